@@ -1,0 +1,48 @@
+# Every target makes its own environment: .venv, filled by uv. Nothing happens there when nothing changed.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test test-all lint format bench clean
+
+help:
+	@echo "make demo      the whole path on the embedded digits data, in minutes"
+	@echo "make test      the test suite (make test-all adds the slow ones)"
+	@echo "make lint      ruff and mypy      make format   ruff, in place"
+	@echo "make bench     speed, as ratios to the bare network passes"
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version)"; exit 1; }
+	@echo "==> making $(VENV) (the first time: a minute or two, 5 GB of which torch is the most)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/emi-bench demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --cov=emi_bench --cov-report=term
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow" --cov=emi_bench --cov-report=term
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage* build *.egg-info

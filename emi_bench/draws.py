@@ -1,0 +1,144 @@
+"""Every random choice of a method is asked of one small object: `Draws` in a run, `ScriptedDraws` in a test.
+
+Choices are made on the host by one numpy generator, whatever the device: a run makes the same choices on a CPU and on a
+GPU, asking costs no device synchronisation, and one small state restores all of them from a checkpoint.
+Each question carries its purpose (`what`), so that a recorded trace can answer it by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Draws:
+    """Seeded random choices; all results are CPU tensors.
+
+    >>> draws = Draws(0)
+    >>> draws.pick("replay", 5, 2)
+    tensor([3, 4])
+    >>> draws.pick("prototypes.7", [11, 12], 6)  # fewer than asked for: all of them, in order
+    tensor([11, 12])
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.Generator(np.random.PCG64(seed))
+
+    def pick(self, what: str, candidates: int | Sequence[int], k: int) -> Tensor:
+        """k distinct candidates (slots, ids ...; an int n stands for 0..n-1), uniformly, int64 (k,).
+
+        If there are no more than k candidates, all are returned in their order and nothing is drawn.
+        """
+        n = candidates if isinstance(candidates, int) else len(candidates)
+        if k >= n:
+            chosen = np.arange(n)
+        else:
+            chosen = self.rng.choice(n, size=k, replace=False)
+        if not isinstance(candidates, int):
+            chosen = np.asarray(candidates, dtype=np.int64)[chosen]
+        return torch.as_tensor(chosen, dtype=torch.int64)
+
+    def permutation(self, what: str, n: int) -> Tensor:
+        """A uniformly random order of 0..n-1, int64 (n,)."""
+        return torch.from_numpy(self.rng.permutation(n))
+
+    def integers(self, what: str, high: int, *shape: int) -> Tensor:
+        """Independent integers, uniform over 0..high-1, int64."""
+        return torch.from_numpy(self.rng.integers(0, high, size=shape))
+
+    def uniform(self, what: str, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+        """Independent floats, uniform over [low, high), float64."""
+        return torch.from_numpy(self.rng.uniform(low, high, size=shape))
+
+    def bernoulli(self, what: str, p: float, *shape: int) -> Tensor:
+        """Independent coin flips with probability p of True, bool."""
+        return torch.from_numpy(np.asarray(self.rng.random(size=shape) < p))
+
+    def beta(self, what: str, a: float, b: float, *shape: int) -> Tensor:
+        """Independent Beta(a, b) draws, float64."""
+        return torch.from_numpy(np.asarray(self.rng.beta(a, b, size=shape)))
+
+    def normal(self, what: str, *shape: int) -> Tensor:
+        """Independent standard normal draws, float64."""
+        return torch.from_numpy(np.asarray(self.rng.standard_normal(size=shape)))
+
+    def seed(self, what: str) -> int:
+        """A fresh seed, for what has to be seeded rather than drawn (new network weights)."""
+        return int(self.rng.integers(0, 2**62))
+
+    def state(self) -> str:
+        """Where the generator stands, as JSON."""
+        return json.dumps(self.rng.bit_generator.state)
+
+    def restore(self, state: str) -> None:
+        """Go back to a `state()`."""
+        self.rng.bit_generator.state = json.loads(state)
+
+
+class ScriptedDraws(Draws):
+    """Answers from a script: for each purpose the values to give, in the order they will be asked for.
+
+    A purpose that the script does not name goes to `fallback`; without one it is an error, so that a test notices a
+    choice it did not expect.
+
+    >>> draws = ScriptedDraws({"replay": [[3, 1], [2]]})
+    >>> draws.pick("replay", 9, 2), draws.pick("replay", 9, 1)
+    (tensor([3, 1]), tensor([2]))
+    >>> draws.pick("pool", 9, 2)
+    Traceback (most recent call last):
+    ...
+    LookupError: the script has no answer for 'pool' (it knows: replay)
+    """
+
+    def __init__(self, script: Mapping[str, Iterable[Any]], fallback: Draws | None = None) -> None:
+        super().__init__(0)
+        self.script = {what: deque(values) for what, values in script.items()}
+        self.fallback = fallback
+
+    def then(self, script: Mapping[str, Iterable[Any]]) -> None:
+        """Append answers, for a test that learns them step by step."""
+        for what, values in script.items():
+            self.script.setdefault(what, deque()).extend(values)
+
+    def left(self) -> dict[str, int]:
+        """Purposes with answers nobody asked for."""
+        return {what: len(values) for what, values in self.script.items() if values}
+
+    def _answer(self, what: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        values = self.script.get(what)
+        if values:
+            return values.popleft()
+        if self.fallback is None or values is not None:
+            known = ", ".join(sorted(self.script)) or "nothing"
+            raise LookupError(f"the script has no answer for {what!r} (it knows: {known})")
+        return getattr(self.fallback, method)(what, *args, **kwargs)
+
+    def pick(self, what: str, candidates: int | Sequence[int], k: int) -> Tensor:
+        return torch.as_tensor(self._answer(what, "pick", candidates, k), dtype=torch.int64)
+
+    def permutation(self, what: str, n: int) -> Tensor:
+        return torch.as_tensor(self._answer(what, "permutation", n), dtype=torch.int64)
+
+    def integers(self, what: str, high: int, *shape: int) -> Tensor:
+        return torch.as_tensor(self._answer(what, "integers", high, *shape), dtype=torch.int64)
+
+    def uniform(self, what: str, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+        return torch.as_tensor(self._answer(what, "uniform", *shape, low=low, high=high), dtype=torch.float64)
+
+    def bernoulli(self, what: str, p: float, *shape: int) -> Tensor:
+        return torch.as_tensor(self._answer(what, "bernoulli", p, *shape), dtype=torch.bool)
+
+    def beta(self, what: str, a: float, b: float, *shape: int) -> Tensor:
+        return torch.as_tensor(self._answer(what, "beta", a, b, *shape), dtype=torch.float64)
+
+    def normal(self, what: str, *shape: int) -> Tensor:
+        return torch.as_tensor(self._answer(what, "normal", *shape), dtype=torch.float64)
+
+    def seed(self, what: str) -> int:
+        return int(self._answer(what, "seed"))

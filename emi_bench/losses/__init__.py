@@ -1,0 +1,1 @@
+"""Pure functions: shapes in the docstring, the formula, a doctest. All compute in at least float32."""

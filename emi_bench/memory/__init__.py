@@ -1,0 +1,6 @@
+"""The replay memory: images on the device, and who may enter."""
+
+from emi_bench.memory.memory import Memory
+from emi_bench.memory.reservoir import batched_reservoir, textbook_reservoir
+
+__all__ = ["Memory", "batched_reservoir", "textbook_reservoir"]

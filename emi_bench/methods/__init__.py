@@ -1,0 +1,86 @@
+"""Finds methods: the files of this folder, installed entry points, and plugins a user names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from emi_bench.errors import UserError
+from emi_bench.methods.base import Losses, Method, MethodConfig, View
+from emi_bench.registry import unknown
+
+__all__ = ["Losses", "Method", "MethodConfig", "View", "get_method", "load_plugin", "method_names"]
+
+#: The order of the paper's tables.
+PAPER_ORDER = [
+    *("finetune", "offline", "agem", "er", "mir", "gss", "aser", "gdumb"),
+    *("dvc", "scr", "pcr", "ssd", "ocm", "onpro", "emi"),
+]
+_NOT_METHODS = {"base"}
+_plugins: dict[str, type[Method]] = {}
+
+
+def _methods_of(module: object) -> dict[str, type[Method]]:
+    found = {}
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Method) and "name" in vars(value):
+            found[value.name] = value
+    return found
+
+
+@cache
+def _built_in() -> dict[str, type[Method]]:
+    found: dict[str, type[Method]] = {}
+    for info in pkgutil.iter_modules(__path__):
+        if info.name not in _NOT_METHODS:
+            found |= _methods_of(importlib.import_module(f"{__name__}.{info.name}"))
+    for entry in entry_points(group="emi_bench.methods"):
+        found[entry.name] = entry.load()
+    return found
+
+
+def load_plugin(path: str | Path) -> list[str]:
+    """Register the methods (and data sets) that a user's Python file defines; returns the names of its methods."""
+    file = Path(path).expanduser().resolve()
+    if not file.is_file():
+        raise UserError(f"no plugin file at {file}", hint="--plugin takes the path of a Python file")
+    module_name = f"emi_bench_plugin_{file.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{file} is not a Python file", hint="--plugin takes the path of a .py file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        raise UserError(f"the plugin {file} does not import: {type(e).__name__}: {e}") from e
+    found = _methods_of(module)
+    _plugins.update(found)
+    return sorted(found)
+
+
+def _all() -> dict[str, type[Method]]:
+    return _built_in() | _plugins
+
+
+def method_names() -> list[str]:
+    """All methods, in the order of the paper, others after them by name."""
+    rank = {name: i for i, name in enumerate(PAPER_ORDER)}
+    return sorted(_all(), key=lambda n: (rank.get(n, len(rank)), n))
+
+
+def get_method(name: str) -> type[Method]:
+    """The class of a method; an unknown name answers with the list.
+
+    >>> get_method("er").title
+    'ER'
+    """
+    methods = _all()
+    if name not in methods:
+        raise unknown("method", name, methods)
+    return methods[name]

@@ -1,0 +1,238 @@
+"""What a method is: a network, a memory and one readable step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from emi_bench.draws import Draws
+from emi_bench.memory import Memory
+from emi_bench.nets import Net, ResNet
+from emi_bench.problem import Problem
+
+#: A stochastic view of a batch of images in network units: (n,3,H,W) -> (n,3,H,W).
+View: TypeAlias = Callable[[Tensor, Draws], Tensor]
+Losses: TypeAlias = dict[str, Tensor]
+
+
+class MethodConfig(BaseModel):
+    """Constants that every method has. The defaults are those of the replay family (SGD 0.1, pixels in 0-1, 4x4 pool).
+
+    A field whose value depends on the data set is None until `resolve` fills it in; a resolved config is part of the
+    run's identity. A subclass documents each field it adds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """The source's own optimiser."""
+    lr: float = Field(0.1, gt=0)
+    """Learning rate, constant over the stream."""
+    momentum: float = Field(0.0, ge=0, lt=1)
+    """Momentum of SGD."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    """Adam's decay rates."""
+    weight_decay: float = Field(0.0, ge=0)
+    """L2 inside the optimiser."""
+    normalize: bool = False
+    """Whether pixels in 0-1 are further brought to zero mean and unit variance."""
+    mean: tuple[float, float, float] | None = None
+    """Pixel mean; the data set's unless given. Unused without `normalize`."""
+    std: tuple[float, float, float] | None = None
+    """Pixel standard deviation; the data set's unless given."""
+    pooling: Literal["avg4", "global"] | None = None
+    """Pooling of the encoder: the replay family's 4x4 average pool; global for images under 32 pixels."""
+
+    family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
+
+    def resolve(self, problem: Problem) -> Self:
+        """The config with every data-set dependent value filled in. Subclasses extend it."""
+        small = problem.image_size < 32
+        values: dict[str, Any] = {"pooling": self.pooling or ("global" if small else self.family_pooling)}
+        if self.normalize:
+            values |= {"mean": self.mean or problem.mean, "std": self.std or problem.std}
+        else:
+            values |= {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+        return self.model_copy(update=values)
+
+
+class Method(nn.Module):
+    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predict`, nothing else.
+
+    The network, the memory, the view and the source of random choices are given, so that a test can inject toy ones;
+    `build` makes the usual ones. Whatever a run needs to go on is in `state_dict()`: networks, memory, optimiser, the
+    state of the draws, the classes seen.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]  #: as the paper prints it
+    version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
+    uses_memory: ClassVar[bool] = True
+    joint: ClassVar[bool] = False  #: trains on all tasks together, several epochs (the offline bound)
+    config_class: ClassVar[type[MethodConfig]] = MethodConfig
+
+    pixel_mean: Tensor
+    pixel_std: Tensor
+
+    def __init__(
+        self,
+        config: MethodConfig,
+        problem: Problem,
+        *,
+        net: nn.Module,
+        memory: Memory,
+        draws: Draws,
+        view: View | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config.resolve(problem)
+        self.problem = problem
+        self.net = net
+        self.memory = memory
+        self.draws = draws
+        self.view = view or self.make_view(self.config, problem)
+        self.tasks_done = 0
+        self.seen: list[int] = []  # classes met so far, in the order of arrival
+        dtype = next(net.parameters()).dtype
+        self.register_buffer("pixel_mean", torch.tensor(self.config.mean, dtype=dtype).view(1, 3, 1, 1), False)
+        self.register_buffer("pixel_std", torch.tensor(self.config.std, dtype=dtype).view(1, 3, 1, 1), False)
+        self.optimizer = self.make_optimizer(net.parameters())
+
+    # --- parts, for `build`; a subclass overrides what is its own ------------------------------------------------
+
+    @classmethod
+    def build(
+        cls, config: MethodConfig, problem: Problem, *, weight_seed: int, draws: Draws, device: str = "cpu"
+    ) -> Self:
+        """The method with its own network, memory and view, as a run uses it."""
+        config = config.resolve(problem)
+        with seeded_weights(weight_seed):
+            net = cls.make_net(config, problem).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        memory = cls.make_memory(config, problem).to(device)
+        return cls(config, problem, net=net, memory=memory, draws=draws).to(device)
+
+    @classmethod
+    def make_encoder(cls, config: MethodConfig, problem: Problem) -> ResNet:
+        assert config.pooling is not None
+        return ResNet(problem.width, image_size=problem.image_size, pooling=config.pooling)
+
+    @classmethod
+    def make_net(cls, config: MethodConfig, problem: Problem) -> nn.Module:
+        return Net(cls.make_encoder(config, problem), problem.n_classes)
+
+    @classmethod
+    def make_memory(cls, config: MethodConfig, problem: Problem) -> Memory:
+        size = problem.memory if cls.uses_memory else 0
+        return Memory(size, problem.image_shape, reservoir=problem.reservoir)
+
+    @classmethod
+    def make_view(cls, config: MethodConfig, problem: Problem) -> View | None:
+        return None
+
+    def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        c = self.config
+        if c.optimizer == "adam":
+            return torch.optim.Adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay)
+        return torch.optim.SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay)
+
+    # --- what the loop calls -------------------------------------------------------------------------------------
+
+    def observe(self, x: Tensor, y: Tensor) -> Losses:
+        """Learn from one stream batch: x (b,3,H,W) on the device, uint8 in a run; y (b,) int64 **on the host**.
+
+        Labels come on the host so that class bookkeeping never waits for the device; `prepare` gives both in network
+        units on the device. Returns the loss terms as 0-d tensors (detached, not synchronised).
+        """
+        raise NotImplementedError
+
+    def end_task(self) -> None:
+        """Called after the last batch of a task, before evaluation."""
+        self.tasks_done += 1
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Class ids (n,) for images (n,3,H,W): argmax over all C logits in eval mode, unless a method differs."""
+        with self.evaluating():
+            return cast(Tensor, self.net(self.pixels(x))).argmax(1)
+
+    @torch.no_grad()
+    def embed(self, x: Tensor) -> Tensor:
+        """Features (n,D) in eval mode, for the feature figures."""
+        with self.evaluating():
+            return cast(Net, self.net).features(self.pixels(x))
+
+    # --- what steps are made of ----------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        return self.pixel_mean.device
+
+    def pixels(self, x: Tensor) -> Tensor:
+        """Images in network units: uint8 is scaled to 0-1, floats are taken to be there; then mean and std."""
+        dtype = self.pixel_mean.dtype
+        x = x.to(self.device, non_blocking=True)
+        x = x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
+        if self.config.normalize:
+            x = (x - self.pixel_mean) / self.pixel_std
+        return x.contiguous(memory_format=torch.channels_last)
+
+    def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """A stream batch in network units and its labels, both on the device; notes the classes."""
+        self.note_classes(y)
+        return self.pixels(x), y.to(self.device, non_blocking=True)
+
+    def note_classes(self, y: Tensor) -> None:
+        """Remember the classes of host labels y in the order of arrival."""
+        for c in y.tolist():
+            if c not in self.seen:
+                self.seen.append(c)
+
+    def replay(self, k: int | None = None) -> tuple[Tensor, Tensor]:
+        """A random replay batch in network units (possibly empty), labels on the device."""
+        x, y = self.memory.sample(self.problem.replay_batch if k is None else k, self.draws)
+        return self.pixels(x), y
+
+    def descend(self, loss: Tensor) -> None:
+        """One optimiser step on a loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Eval mode inside, the former mode afterwards."""
+        was = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was)
+
+    # --- checkpoint ----------------------------------------------------------------------------------------------
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "draws": self.draws.state(),
+            "tasks_done": self.tasks_done,
+            "seen": list(self.seen),
+        }
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.draws.restore(state["draws"])
+        self.tasks_done = state["tasks_done"]
+        self.seen = list(state["seen"])
+
+
+@contextmanager
+def seeded_weights(seed: int) -> Iterator[None]:
+    """Inside, new layers get weights that depend on the seed alone; the global generator is put back afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,30 @@
+"""What a method is told before the stream begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The shape of the experiment, known to every method. Nothing here depends on the seed."""
+
+    dataset: str  #: registry name; constants that the papers give per data set are looked up by it
+    n_classes: int
+    n_tasks: int
+    image_size: int  #: side in pixels
+    memory: int  #: slots; 0 for a method without memory
+    batch: int = 10  #: stream batch
+    replay_batch: int = 64
+    width: int = 20  #: nf of the reduced ResNet-18
+    reservoir: str = "batched"
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  #: of the data set's pixels in 0-1
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+    @property
+    def classes_per_task(self) -> int:
+        return self.n_classes // self.n_tasks
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return (3, self.image_size, self.image_size)

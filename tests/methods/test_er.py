@@ -1,0 +1,66 @@
+"""ER against two recorded traces: the reference framework's toy run (float32) and our own toy world (float64)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from emi_bench.draws import ScriptedDraws
+from emi_bench.memory import Memory
+from emi_bench.methods.er import ER
+from emi_bench.nets import Net, ResNet
+from tests import toy_world as toy
+from tests.golden_files import golden
+from tests.replay_toy import replay_problem, samples, toy_net
+
+
+def test_step_trace_is_replayed_in_float64() -> None:
+    trace = golden("steps/er")
+    net = Net(ResNet(2, image_size=8, pooling="global"), 4, proj=nn.Linear(16, 12)).double()
+    net.load_state_dict(toy.initial_state("plain"))
+    script = {
+        "replay": [s["draws"].get("replay_slots", []) for s in trace["steps"]],
+        "reservoir": [p["reservoir_slots"] for p in toy.PLAN if p["reservoir_slots"]],
+    }
+    method = ER(ER.config_class(), toy.problem(), net=net, memory=toy.memory(), draws=ScriptedDraws(script))
+    for step, (plan, x, y, last) in zip(trace["steps"], toy.batches(), strict=True):
+        losses = method.observe(x, y)
+        assert losses.keys() == step["losses"].keys()
+        for name, value in step["losses"].items():
+            assert losses[name].item() == pytest.approx(value, rel=1e-5)
+        assert method.memory.label_list(range(method.memory.filled)) == [
+            c for c in plan["memory_labels_after"] if c is not None and c >= 0
+        ]
+        if (name := f"after_step_{step['step']}") in trace["snapshots"]:
+            toy.assert_state(net, trace["snapshots"][name])
+        if last:
+            toy.assert_state(net, trace["snapshots"][f"end_task_{plan['task']}"])
+            method.end_task()
+
+
+def test_reference_trace_is_replayed() -> None:
+    trace = golden("trace_er")
+    net = toy_net(trace["initial_state"])
+    x, y = samples()
+    memory = Memory(6, (3, 2, 2), dtype=torch.float32)
+    draws = ScriptedDraws({})
+    method = ER(ER.config_class(), replay_problem(memory=6, replay_batch=5), net=net, memory=memory, draws=draws)
+    held: list[int] = []  # sample id by slot
+    for step in trace["steps"]:
+        ids = step["stream"]
+        (retrieved,) = step["retrieved"]
+        draws.then({"replay": [[held.index(i) for i in retrieved]]})
+        after = step["buffer_ids"]
+        fit = max(0, min(6 - len(held), len(ids)))
+        rest = [after.index(i) if i in after else -1 for i in ids[fit:]]
+        if rest:
+            draws.then({"reservoir": [rest]})
+        method.observe(x[ids], y[ids])
+        if "state_before_buffer_update" in step:
+            toy.assert_state(net, step["state_before_buffer_update"], atol=2e-5)
+        held = [i for i in after if i is not None and i >= 0]
+        assert method.memory.n_seen == step["n_seen"]
+        assert torch.equal(memory.images[: memory.filled], x[held])  # floats survive unrounded
+    toy.assert_state(net, trace["final_state"], atol=2e-5)
+    assert not draws.left()
