@@ -49,6 +49,7 @@ class MethodConfig(BaseModel):
     """Pooling of the encoder: the replay family's 4x4 average pool; global for images under 32 pixels."""
 
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
+    cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""
@@ -137,8 +138,8 @@ class Method(nn.Module):
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
         if c.optimizer == "adam":
-            return torch.optim.Adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay)
-        return torch.optim.SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay)
+            return torch.optim.Adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
+        return torch.optim.SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay, foreach=True)
 
     # --- what the loop calls -------------------------------------------------------------------------------------
 

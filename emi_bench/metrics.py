@@ -1,0 +1,115 @@
+"""Functions of one accuracy matrix.
+
+`a[i][j]` is the accuracy on task j after learning task i (rows are time, columns are tasks), in 0-1; only j <= i is used,
+what stands above the diagonal is ignored (NaN in our files). T is the number of tasks.
+A run that is evaluated only at its end (offline) has NaN in all rows but the last: its average accuracy is defined,
+whatever needs an earlier row is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Matrix = NDArray[np.float64]
+
+
+def _matrix(a: ArrayLike) -> Matrix:
+    m = np.asarray(a, dtype=np.float64)
+    if m.ndim != 2 or m.shape[0] != m.shape[1] or not m.size:
+        raise ValueError(f"an accuracy matrix is square and not empty; this one has shape {m.shape}")
+    return np.where(np.tril(np.ones_like(m, dtype=bool)), m, np.nan)
+
+
+def incremental_accuracy(a: ArrayLike) -> Matrix:
+    """A_i = mean_{j<=i} a[i][j], for every i: the curve over the tasks observed so far.
+
+    >>> incremental_accuracy([[0.9, 0, 0], [0.5, 0.8, 0], [0.3, 0.4, 0.7]]).round(4).tolist()
+    [0.9, 0.65, 0.4667]
+    """
+    m = _matrix(a)
+    return np.array([m[i, : i + 1].mean() for i in range(len(m))])
+
+
+def average_accuracy(a: ArrayLike) -> float:
+    """Average accuracy at the end, A_T = (1/T) sum_j a[T][j].
+
+    >>> round(average_accuracy([[0.9, 0, 0], [0.5, 0.8, 0], [0.3, 0.4, 0.7]]), 6)
+    0.466667
+    """
+    return float(incremental_accuracy(a)[-1])
+
+
+def average_incremental_accuracy(a: ArrayLike) -> float:
+    """Average incremental accuracy, (1/T) sum_i A_i with A_i = mean_{j<=i} a[i][j].
+
+    >>> round(average_incremental_accuracy([[0.9, 0, 0], [0.5, 0.8, 0], [0.3, 0.4, 0.7]]), 6)
+    0.672222
+    """
+    return float(incremental_accuracy(a).mean())
+
+
+def forgetting(a: ArrayLike) -> float:
+    """The paper's average forgetting, F = 1/(T-1) sum_{j<T} ( max_{j<=k<T} a[k][j] - a[T][j] ).
+
+    T-1 tasks, the maximum over the rows before the last; negative where the last row is the best. NaN for one task.
+
+    >>> forgetting([[0.9, 0, 0], [0.5, 0.8, 0], [0.3, 0.4, 0.7]])
+    0.5
+    """
+    m = _matrix(a)
+    if len(m) < 2:
+        return float("nan")
+    best = np.array([m[j:-1, j].max() for j in range(len(m) - 1)])
+    return float((best - m[-1, :-1]).mean())
+
+
+def forgetting_raptor(a: ArrayLike) -> float:
+    """The reference framework's average forgetting, F = 1/T sum_j ( max_{k<=T} a[k][j] - a[T][j] ).
+
+    All T tasks, the maximum over all rows including the last, so never negative.
+
+    >>> round(forgetting_raptor([[0.9, 0, 0], [0.5, 0.8, 0], [0.3, 0.4, 0.7]]), 6)
+    0.333333
+    """
+    m = _matrix(a)
+    best = np.array([m[j:, j].max() for j in range(len(m))])
+    return float((best - m[-1]).mean())
+
+
+def bwt(a: ArrayLike) -> float:
+    """Backward transfer, 1/(T-1) sum_{j<T} ( a[T][j] - a[j][j] ). NaN for one task.
+
+    >>> round(bwt([[0.9, 0, 0], [0.5, 0.8, 0], [0.3, 0.4, 0.7]]), 6)
+    -0.5
+    """
+    m = _matrix(a)
+    if len(m) < 2:
+        return float("nan")
+    return float((m[-1, :-1] - np.diag(m)[:-1]).mean())
+
+
+def learning_accuracy(a: ArrayLike) -> float:
+    """Learning accuracy, (1/T) sum_j a[j][j]: each task right after it was learned.
+
+    >>> round(learning_accuracy([[0.9, 0, 0], [0.5, 0.8, 0], [0.3, 0.4, 0.7]]), 6)
+    0.8
+    """
+    return float(np.diag(_matrix(a)).mean())
+
+
+METRICS: dict[str, Callable[[ArrayLike], float]] = {
+    "average_accuracy": average_accuracy,
+    "average_incremental_accuracy": average_incremental_accuracy,
+    "forgetting": forgetting,
+    "forgetting_raptor": forgetting_raptor,
+    "bwt": bwt,
+    "learning_accuracy": learning_accuracy,
+}
+
+
+def all_metrics(a: ArrayLike) -> dict[str, float]:
+    """Every metric by its name; NaN where the matrix does not define it."""
+    return {name: metric(a) for name, metric in METRICS.items()}
