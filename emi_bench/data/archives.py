@@ -1,0 +1,70 @@
+"""Archives are read in place, never unpacked; one whose names point outside of it is refused all the same."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from emi_bench.errors import UserError
+
+UNREADABLE = "It is cut short or damaged: get it again."
+
+
+def md5_of(path: Path) -> str:
+    """The md5 of a file; the publishers of these archives give no other checksum."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def open_zip(path: Path) -> zipfile.ZipFile:
+    """A zip whose names all stay inside of it."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, EOFError, ValueError) as e:
+        raise UserError(f"{path} is not a readable zip archive ({e})", hint=UNREADABLE) from e
+    for name in archive.namelist():
+        if _escapes(name):
+            archive.close()
+            raise _unsafe(path, name)
+    return archive
+
+
+def _unsafe(path: Path, name: str) -> UserError:
+    return UserError(f"{path} holds the unsafe path {name!r}", hint="Do not use this archive; get the original.")
+
+
+def _escapes(name: str) -> bool:
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    return posix.is_absolute() or bool(windows.drive or windows.root) or ".." in {*posix.parts, *windows.parts}
+
+
+def zip_signature(path: Path) -> str:
+    """The content of a zip without reading it: names, sizes and checksums from its directory. An .npz is a zip."""
+    with open_zip(path) as archive:
+        entries = sorted((e.filename, e.file_size, e.CRC) for e in archive.infolist())
+    return hashlib.sha256(repr(entries).encode()).hexdigest()
+
+
+def files_signature(folder: Path, names: Iterable[str]) -> str:
+    """The content of files without reading them: names, sizes and times of change."""
+    stats = [(name, (folder / name).stat()) for name in names]
+    return hashlib.sha256(repr([(name, s.st_size, s.st_mtime_ns) for name, s in stats]).encode()).hexdigest()
+
+
+def read_tar(path: Path) -> dict[str, bytes]:
+    """The files of a tar archive by their bare names. The caller has checked that it is the published one."""
+    files: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if _escapes(member.name):
+                    raise _unsafe(path, member.name)
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is not None:
+                    files[PurePosixPath(member.name).name] = content.read()
+    except (tarfile.TarError, EOFError, OSError) as e:
+        raise UserError(f"{path} is not a readable tar archive ({e})", hint=UNREADABLE) from e
+    return files

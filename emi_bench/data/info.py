@@ -1,0 +1,123 @@
+"""What is known of a data set without reading its images."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from emi_bench.data.arrays import Arrays, Triple, content_sha256, mean_and_std
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """Enough to plan a run. `None` stands for what is not known before somebody says it."""
+
+    name: str  #: registry name; for a user's own data the file's name and first digits of both fingerprints
+    n_classes: int
+    n_tasks: int | None  #: the papers' split; a user's own data has none
+    image_size: int  #: side in pixels
+    n_train: int
+    n_test: int
+    mean: Triple  #: of the training pixels in 0-1
+    std: Triple
+    train_sha256: str | None = None  #: content fingerprints (see `content_sha256`)
+    test_sha256: str | None = None
+    own: bool = False  #: a user's file: the name says nothing of its content, the fingerprint does
+    title: str = ""  #: as the papers print it
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The content fingerprint of a `DataSet`, where it is known."""
+        return f"{self.train_sha256}:{self.test_sha256}" if self.train_sha256 and self.test_sha256 else None
+
+
+def own_title(path: Path) -> str:
+    """The name of a user's file as it may stand in the path of a result.
+
+    >>> own_title(Path("/data/my birds (v2).npz"))
+    'my-birds-v2'
+    """
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", path.stem).strip("-.") or "data"
+
+
+def own_name(title: str, train_sha256: str, test_sha256: str) -> str:
+    """A user's own data set by title and content, so that two versions of a file never share a table cell."""
+    return f"{title}-{train_sha256[:4]}{test_sha256[:4]}"
+
+
+def info_of(title: str, arrays: Arrays) -> DataInfo:
+    """The entry of a user's own data, measured on its arrays."""
+    n_classes = len(arrays.class_names)
+    mean, std = mean_and_std(arrays.x_train)
+    train = content_sha256(arrays.x_train, arrays.y_train, n_classes)
+    test = content_sha256(arrays.x_test, arrays.y_test, n_classes)
+    return DataInfo(
+        name=own_name(title, train, test),
+        title=title,
+        n_classes=n_classes,
+        n_tasks=None,
+        image_size=arrays.x_train.shape[1],
+        n_train=len(arrays.y_train),
+        n_test=len(arrays.y_test),
+        mean=mean,
+        std=std,
+        train_sha256=train,
+        test_sha256=test,
+        own=True,
+    )
+
+
+_CIFAR_MEAN, _CIFAR_STD = (125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)
+
+DIGITS = DataInfo(
+    name="digits",
+    title="Digits",
+    n_classes=10,
+    n_tasks=5,
+    image_size=8,
+    n_train=1442,
+    n_test=355,
+    mean=(0.3052, 0.3052, 0.3052),
+    std=(0.3760, 0.3760, 0.3760),
+    train_sha256="23d3eab42dcd9b08b9d575e664e0e7b2756762f6e5c03d823d989e1f0b2d5bea",
+    test_sha256="3587849e9a9ef6e1fa91b96d16cc54bc487ad04a9ad7b833ff0a8af178383955",
+)
+CIFAR10 = DataInfo(
+    name="cifar10",
+    title="CIFAR-10",
+    n_classes=10,
+    n_tasks=5,
+    image_size=32,
+    n_train=50000,
+    n_test=10000,
+    mean=_CIFAR_MEAN,
+    std=_CIFAR_STD,
+    train_sha256="f912919bdea371136f1aa4feed6beeca728015a5f08b1899a29c932a7e30be2b",
+    test_sha256="8193b3fbce55bec361cd1b8fd4880cb1649832dc4d6de6da1e7a21847a4843aa",
+)
+CIFAR100 = DataInfo(
+    name="cifar100",
+    title="CIFAR-100",
+    n_classes=100,
+    n_tasks=10,
+    image_size=32,
+    n_train=50000,
+    n_test=10000,
+    mean=_CIFAR_MEAN,
+    std=_CIFAR_STD,
+    train_sha256="14886c20287690f03728355958fe0858f491f72573360ceb2c75e0feff0833ba",
+    test_sha256="1a89522ef3d4d89d962566436ca6223f42f4a2dcbfa3bd870b2ead933a83e54a",
+)
+# Decoded pixels depend on the JPEG library, so that class and image counts stand in for a fingerprint.
+TINYIMAGENET = DataInfo(
+    name="tinyimagenet",
+    title="Tiny-ImageNet",
+    n_classes=200,
+    n_tasks=100,
+    image_size=64,
+    n_train=100000,
+    n_test=10000,
+    mean=(0.4802, 0.4480, 0.3975),
+    std=(0.2770, 0.2691, 0.2821),
+)
