@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "==> making $(VENV) (the first time: a minute or two, 5 GB of which torch is the most)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	$(BIN)/uv pip install --python $(BIN)/python --compile-bytecode -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 
 demo: $(READY)

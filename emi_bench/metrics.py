@@ -1,7 +1,7 @@
 """Functions of one accuracy matrix.
 
-`a[i][j]` is the accuracy on task j after learning task i (rows are time, columns are tasks), in 0-1; only j <= i is used,
-what stands above the diagonal is ignored (NaN in our files). T is the number of tasks.
+`a[i][j]` is the accuracy on task j after learning task i (rows are time, columns are tasks), in 0-1; only j <= i is
+used, what stands above the diagonal is ignored (NaN in our files). T is the number of tasks.
 A run that is evaluated only at its end (offline) has NaN in all rows but the last: its average accuracy is defined,
 whatever needs an earlier row is NaN.
 """

@@ -10,18 +10,32 @@ from torch import Tensor, nn
 Pooling = Literal["avg4", "global"]
 
 
+class BatchNorm2d(nn.BatchNorm2d):
+    """Batch normalisation that also takes a single value per channel, where a batch variance does not exist.
+
+    That happens when the last batch of a stream holds one image and the map is 1x1 (8x8 images). The running statistics
+    stand in for the batch's then, and are left as they are.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and x.shape[0] * x.shape[2] * x.shape[3] == 1:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+        out: Tensor = super().forward(x)
+        return out
+
+
 class BasicBlock(nn.Module):
     """conv3x3-BN-ReLU-conv3x3-BN, plus the shortcut, ReLU. A 1x1 convolution where stride or width changes."""
 
     def __init__(self, c_in: int, c_out: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(c_in, c_out, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(c_out)
+        self.bn1 = BatchNorm2d(c_out)
         self.conv2 = nn.Conv2d(c_out, c_out, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(c_out)
+        self.bn2 = BatchNorm2d(c_out)
         self.shortcut = nn.Sequential()
         if stride != 1 or c_in != c_out:
-            self.shortcut = nn.Sequential(nn.Conv2d(c_in, c_out, 1, stride, bias=False), nn.BatchNorm2d(c_out))
+            self.shortcut = nn.Sequential(nn.Conv2d(c_in, c_out, 1, stride, bias=False), BatchNorm2d(c_out))
 
     def forward(self, x: Tensor) -> Tensor:
         out = F.relu(self.bn1(self.conv1(x)), inplace=True)
@@ -47,7 +61,7 @@ class ResNet(nn.Module):
         super().__init__()
         self.pooling = pooling
         self.conv1 = nn.Conv2d(3, nf, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(nf)
+        self.bn1 = BatchNorm2d(nf)
         self.layer1 = self._stage(nf, nf, 1)
         self.layer2 = self._stage(nf, 2 * nf, 2)
         self.layer3 = self._stage(2 * nf, 4 * nf, 2)

@@ -1,0 +1,112 @@
+"""A data set as a class-incremental stream: which classes come when, and in which order their samples do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from emi_bench.data.dataset import DataSet
+from torch import Tensor
+
+from emi_bench.seeds import seed_for
+
+
+def class_order(n_classes: int, seed: int, kind: str = "seed") -> list[int]:
+    """The order in which classes arrive; the same for every method of a seed.
+
+    >>> class_order(4, 0, "natural")
+    [0, 1, 2, 3]
+    >>> sorted(class_order(10, 7)) == list(range(10))
+    True
+    """
+    if kind == "natural":
+        return list(range(n_classes))
+    rng = np.random.default_rng(seed_for(seed, "class_order"))
+    return [int(c) for c in rng.permutation(n_classes)]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """T tasks of equal class counts. Labels are never renumbered: a class id is its logit's index.
+
+    Each sample of a task comes exactly once, in an order drawn from the seed; the last short batch is kept.
+    """
+
+    data: DataSet
+    tasks: list[list[int]]  #: classes of each task
+    seed: int
+
+    @classmethod
+    def of(cls, data: DataSet, n_tasks: int, seed: int, kind: str = "seed") -> Stream:
+        order = class_order(data.n_classes, seed, kind)
+        size = data.n_classes // n_tasks
+        return cls(data, [order[t * size : (t + 1) * size] for t in range(n_tasks)], seed)
+
+    @property
+    def class_order(self) -> list[int]:
+        return [c for task in self.tasks for c in task]
+
+    def _members(self, task: int) -> np.ndarray:
+        labels = self.data.y_train.numpy()
+        return np.flatnonzero(np.isin(labels, self.tasks[task]))
+
+    def order(self, task: int) -> np.ndarray:
+        """Indices into the training set, in the order in which task `task` presents them."""
+        rng = np.random.default_rng(seed_for(self.seed, "stream", task))
+        members: np.ndarray = rng.permutation(self._members(task))
+        return members
+
+    def balanced_order(self, task: int, batch: int) -> np.ndarray:
+        """Like `order`, with floor(batch / classes) samples of each class in a batch, until a class is exhausted.
+
+        What is left over follows at the end, so that still every sample comes exactly once.
+        """
+        order = self.order(task)
+        labels = self.data.y_train.numpy()[order]
+        share = max(1, batch // len(self.tasks[task]))
+        by_class = [order[labels == c] for c in self.tasks[task]]
+        rounds = min(len(members) // share for members in by_class)
+        rng = np.random.default_rng(seed_for(self.seed, "stream", len(self.tasks) + task))
+        mixed = [
+            rng.permutation(np.concatenate([m[r * share : (r + 1) * share] for m in by_class])) for r in range(rounds)
+        ]
+        rest = rng.permutation(np.concatenate([m[rounds * share :] for m in by_class]))
+        return np.concatenate([*mixed, rest])
+
+    def batches(self, indices: np.ndarray, batch: int, *, drop_last: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+        """x (b,3,H,W) uint8 on the device and y (b,) on the host, in the order of `indices`."""
+        at = torch.from_numpy(indices)
+        x = self.data.x_train[at.to(self.data.x_train.device)]  # one gather a task; batches are views of it
+        y = self.data.y_train[at]
+        stop = len(at) - len(at) % batch if drop_last and len(at) >= batch else len(at)
+        for start in range(0, stop, batch):
+            yield x[start : start + batch], y[start : start + batch]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """The test images sorted by task, so that all tasks seen so far are one prefix of one tensor."""
+
+    __test__ = False  # not a pytest class
+
+    x: Tensor
+    y: Tensor  #: on the device of x
+    ends: list[int]  #: ends[j]: where task j ends
+
+    @classmethod
+    def of(cls, stream: Stream) -> TestSet:
+        data = stream.data
+        task_of = np.empty(data.n_classes, dtype=np.int64)
+        for t, classes in enumerate(stream.tasks):
+            task_of[classes] = t
+        tasks = task_of[data.y_test.numpy()]
+        order = torch.from_numpy(np.argsort(tasks, kind="stable"))
+        ends = np.cumsum(np.bincount(tasks, minlength=len(stream.tasks))).tolist()
+        device = data.x_test.device
+        return cls(data.x_test[order.to(device)], data.y_test[order].to(device), ends)
+
+    def sizes(self) -> list[int]:
+        """Test samples of each task."""
+        return [end - start for start, end in zip([0, *self.ends], self.ends, strict=False)]

@@ -1,0 +1,79 @@
+"""One run with its store: goes on from the last checkpoint, leaves the result, clears up after itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from emi_bench.data.dataset import DataSet
+from emi_bench.errors import UserError
+from emi_bench.run import Progress, RunResult, run
+from emi_bench.spec import RunSpec
+from emi_bench.store import Store
+
+
+@dataclass(frozen=True)
+class Executed:
+    """`result` is None where the store held the run already."""
+
+    path: str
+    result: RunResult | None
+    resumed_from: int = 0  #: phases that an earlier sitting had finished
+
+
+def execute(
+    spec: RunSpec,
+    store: Store,
+    load: Callable[[], DataSet],
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_start: Callable[[int], None] | None = None,
+) -> Executed:
+    """Bring the run into the store. Does nothing if it is there; `load` is called only if it is not."""
+    if store.done(spec):
+        found = store.find(spec)
+        assert found is not None
+        return Executed(store.files.full(found), None)
+    store.files.check_writable()
+    data = load()
+    torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
+    make_repeatable()
+    resume = store.load_checkpoint(spec.run_id)
+    begun = resume["state"]["phase"] if resume else 0
+    if on_start is not None:
+        on_start(begun)
+    result = run(
+        spec,
+        data,
+        device=device,
+        resume=resume,
+        on_checkpoint=lambda checkpoint: store.save_checkpoint(spec.run_id, checkpoint),
+        on_progress=on_progress,
+    )
+    path = store.write(result)
+    store.drop_checkpoint(spec.run_id)
+    return Executed(path, result, begun)
+
+
+def choose_device(asked: str | None = None) -> str:
+    """`cuda` where there is one, unless told; an absent GPU is refused."""
+    if asked is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if asked.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("no CUDA device is visible to torch", hint="use --device cpu, or see `emi-bench doctor`")
+    try:
+        torch.device(asked)
+    except RuntimeError as e:
+        raise UserError(f"'{asked}' is not a device", hint="--device takes cpu, cuda or cuda:N") from e
+    return asked
+
+
+def make_repeatable() -> None:
+    """What repeats a run bit for bit on one device: no cuDNN search for algorithms, only deterministic ones."""
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True

@@ -1,0 +1,241 @@
+"""RunSpec -> RunResult: the online loop, evaluation, timing. Knows no Ray and no files."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+
+from emi_bench.data.dataset import DataSet
+from emi_bench.data.stream import Stream, TestSet
+from emi_bench.draws import Draws
+from emi_bench.features import FeatureTable, extract_features
+from emi_bench.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
+from emi_bench.methods import Method, get_method
+from emi_bench.seeds import seed_for
+from emi_bench.spec import RunSpec, make_problem
+
+EVAL_BATCH = 512
+CHECKPOINT_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands; sent after every window of steps and after every task."""
+
+    phase: int  #: tasks (epochs of a joint method) finished before this one
+    n_phases: int
+    step: int  #: steps done in this phase
+    n_steps: int
+    accuracy: float | None = None  #: average accuracy after the last evaluation
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """All that a run leaves behind."""
+
+    spec: RunSpec
+    matrix: np.ndarray  #: (T,T), accuracy on task j after task i, NaN above the diagonal and where not evaluated
+    n_test: list[int]
+    class_order: list[int]
+    data_fingerprint: str
+    losses: list[dict[str, float]]  #: mean of every loss term, a dict a phase
+    ms_per_batch: float
+    peak_memory_bytes: int
+    n_params: int
+    wall_seconds: float  #: over all sittings
+    started: str
+    finished: str
+    device: str
+    threads: int
+    features: FeatureTable | None = None
+
+
+@dataclass
+class Phase:
+    """One stretch of the stream between two checkpoints: a task, or an epoch of a joint method."""
+
+    indices: np.ndarray
+    batch: int
+    drop_last: bool
+    evaluate: bool
+    ends_task: bool
+
+    @property
+    def n_steps(self) -> int:
+        whole, rest = divmod(len(self.indices), self.batch)
+        return whole if self.drop_last and whole else whole + bool(rest)
+
+
+@dataclass
+class _State:
+    """What a checkpoint holds beside the method."""
+
+    phase: int = 0
+    matrix: list[list[float]] = field(default_factory=list)
+    losses: list[dict[str, float]] = field(default_factory=list)
+    step_ms: list[float] = field(default_factory=list)
+    wall_seconds: float = 0.0
+    peak: int = 0
+    started: str = ""
+
+
+def phases(method: Method, stream: Stream, batch: int) -> list[Phase]:
+    """The stream cut where a checkpoint is taken."""
+    if method.joint:
+        epochs, size = method.config.epochs, method.config.batch  # type: ignore[attr-defined]
+        everything = np.arange(len(stream.data.y_train))
+        orders = [
+            np.random.default_rng(seed_for(stream.seed, "stream", e)).permutation(everything) for e in range(epochs)
+        ]
+        return [Phase(o, size, True, e == epochs - 1, e == epochs - 1) for e, o in enumerate(orders)]
+    balanced = getattr(method.config, "stream", "shuffled") == "balanced"
+    orders = [stream.balanced_order(t, batch) if balanced else stream.order(t) for t in range(len(stream.tasks))]
+    return [Phase(o, batch, False, True, True) for o in orders]
+
+
+def run(
+    spec: RunSpec,
+    data: DataSet,
+    *,
+    device: str = "cpu",
+    resume: dict[str, Any] | None = None,
+    on_checkpoint: Callable[[dict[str, Any]], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RunResult:
+    """Run a spec from its beginning, or from the checkpoint `resume`; `on_checkpoint` gets one after every phase."""
+    data = data.to(device)
+    stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
+    test = TestSet.of(stream)
+    method = build_method(spec, device)
+    state = _State(started=_now())
+    if resume is not None:
+        state = _restore(method, spec, resume)
+    tell = on_progress or (lambda progress: None)
+    reset_peak_memory(device)
+    sitting, before = time.perf_counter(), state.wall_seconds
+
+    plan = phases(method, stream, spec.protocol.batch)
+    while state.phase < len(plan):
+        phase = plan[state.phase]
+        accuracy = float(np.mean(state.matrix[-1])) if state.matrix else None
+        timer, window = StepTimer(device), LossWindow(first_step=sum(p.n_steps for p in plan[: state.phase]))
+        with _precision(spec, device):
+            for step, (x, y) in enumerate(stream.batches(phase.indices, phase.batch, drop_last=phase.drop_last), 1):
+                with timer.step():
+                    losses = method.observe(x, y)
+                if window.add(losses):
+                    timer.collect()
+                    tell(Progress(state.phase, len(plan), step, phase.n_steps, accuracy))
+            window.flush()
+            if phase.ends_task:
+                method.end_task()
+            if phase.evaluate:
+                state.matrix.append(evaluate(method, test, len(state.matrix) + 1 if not method.joint else spec.n_tasks))
+        state.phase += 1
+        state.losses.append(window.means())
+        state.step_ms += timer.collect()
+        state.wall_seconds = before + time.perf_counter() - sitting
+        state.peak = max(state.peak, peak_memory_bytes(device))
+        if on_checkpoint is not None:
+            on_checkpoint(_checkpoint(method, spec, state))
+        done = float(np.mean(state.matrix[-1])) if state.matrix else None
+        tell(Progress(state.phase, len(plan), 0, plan[state.phase].n_steps if state.phase < len(plan) else 0, done))
+
+    features = None
+    if spec.features:
+        with _precision(spec, device):
+            features = extract_features(method, stream, spec.seed)
+    return RunResult(
+        spec=spec,
+        matrix=_square(state.matrix, spec.n_tasks),
+        n_test=test.sizes(),
+        class_order=stream.class_order,
+        data_fingerprint=data.fingerprint,
+        losses=state.losses,
+        ms_per_batch=_typical(state.step_ms),
+        peak_memory_bytes=state.peak,
+        n_params=sum(p.numel() for p in method.net.parameters()),
+        wall_seconds=state.wall_seconds,
+        started=state.started,
+        finished=_now(),
+        device=torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
+        threads=torch.get_num_threads(),
+        features=features,
+    )
+
+
+def build_method(spec: RunSpec, device: str) -> Method:
+    """The method of a spec, untrained; weights and choices derive from the seed."""
+    from emi_bench.data import get_info
+
+    problem = make_problem(get_info(spec.source or spec.dataset), spec.memory, spec.protocol)
+    method = get_method(spec.method).build(
+        spec.method_config(),
+        problem,
+        weight_seed=seed_for(spec.seed, "weights"),
+        draws=Draws(seed_for(spec.seed, "method")),
+        device=device,
+    )
+    method.train()
+    return method
+
+
+def evaluate(method: Method, test: TestSet, n_tasks: int) -> list[float]:
+    """Accuracy on each of the first n_tasks tasks: one pass over one tensor, one synchronisation."""
+    end = test.ends[n_tasks - 1]
+    right = torch.cat(
+        [
+            method.predict(x) == y
+            for x, y in zip(test.x[:end].split(EVAL_BATCH), test.y[:end].split(EVAL_BATCH), strict=True)
+        ]
+    )
+    total = torch.cat([right.new_zeros(1, dtype=torch.int64), right.cumsum(0)]).cpu()
+    ends = torch.tensor([0, *test.ends[:n_tasks]])
+    correct = total[ends].diff()
+    return [c / n for c, n in zip(correct.tolist(), test.sizes(), strict=False)]
+
+
+def _precision(spec: RunSpec, device: str) -> contextlib.AbstractContextManager[Any]:
+    return torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=spec.protocol.precision == "bf16")
+
+
+def _checkpoint(method: Method, spec: RunSpec, state: _State) -> dict[str, Any]:
+    return {
+        "format": CHECKPOINT_FORMAT,
+        "run_id": spec.run_id,
+        "threads": torch.get_num_threads(),
+        "method": method.state_dict(),
+        "state": dict(vars(state)),
+    }
+
+
+def _restore(method: Method, spec: RunSpec, checkpoint: dict[str, Any]) -> _State:
+    if checkpoint["run_id"] != spec.run_id:
+        raise ValueError(f"the checkpoint is of run {checkpoint['run_id'][:12]}, not of {spec.run_id[:12]}")
+    method.load_state_dict(checkpoint["method"])
+    return _State(**checkpoint["state"])
+
+
+def _square(rows: list[list[float]], n_tasks: int) -> np.ndarray:
+    matrix = np.full((n_tasks, n_tasks), np.nan)
+    for i, row in zip(range(n_tasks - len(rows), n_tasks), rows, strict=True):
+        matrix[i, : len(row)] = row
+    return matrix
+
+
+def _typical(step_ms: list[float]) -> float:
+    """Median after a warm-up of up to ten steps."""
+    if not step_ms:
+        return float("nan")
+    return float(np.median(step_ms[min(10, len(step_ms) // 2) :]))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,110 @@
+"""Bytes under a results root: a folder, or a bucket (`s3://`, `gs://`) through pyarrow. Writes are all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from pathlib import Path
+from urllib.parse import urlparse
+
+from pyarrow import fs
+
+from emi_bench.errors import UserError
+
+
+class Files:
+    """A root and the few operations the store needs of it. Paths are relative, with `/`."""
+
+    def __init__(self, root: str | Path) -> None:
+        text = str(root)
+        self.remote = bool(urlparse(text).scheme) and "://" in text and not text.startswith("file://")
+        if self.remote:
+            try:
+                self.fs, self.base = fs.FileSystem.from_uri(text)
+            except Exception as e:
+                raise UserError(
+                    f"cannot open {text}: {e}", hint="results is a folder, or an s3:// or gs:// address"
+                ) from e
+            self.uri = text.rstrip("/")
+        else:
+            path = Path(text.removeprefix("file://")).expanduser().absolute()
+            self.fs, self.base, self.uri = fs.LocalFileSystem(), str(path), str(path)
+
+    def full(self, path: str) -> str:
+        return f"{self.base}/{path}" if path else self.base
+
+    def exists(self, path: str) -> bool:
+        return self.fs.get_file_info(self.full(path)).type == fs.FileType.File
+
+    def read(self, path: str) -> bytes | None:
+        """The whole file, or None where there is none."""
+        try:
+            with self.fs.open_input_file(self.full(path)) as f:
+                content: bytes = f.read()
+                return content
+        except FileNotFoundError:
+            return None
+
+    def tail(self, path: str, n: int) -> bytes:
+        with self.fs.open_input_file(self.full(path)) as f:
+            f.seek(max(0, f.size() - n))
+            content: bytes = f.read()
+            return content
+
+    def list(self, folder: str = "", *, recursive: bool = True) -> list[str]:
+        """Files below a folder, sorted; none where the folder is missing."""
+        selector = fs.FileSelector(self.full(folder), recursive=recursive, allow_not_found=True)
+        start = len(self.base) + 1
+        return sorted(i.path[start:] for i in self.fs.get_file_info(selector) if i.type == fs.FileType.File)
+
+    def write(self, path: str, content: bytes) -> None:
+        """All or nothing: temp file, fsync and rename on a disk; one object put elsewhere."""
+        if self.remote:
+            with self.fs.open_output_stream(self.full(path)) as out:
+                out.write(content)
+            return
+        target = Path(self.full(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temp = target.parent / f"_{target.name}.{uuid.uuid4().hex[:8]}.tmp"
+        try:
+            with open(temp, "wb") as out:
+                out.write(content)
+                out.flush()
+                os.fsync(out.fileno())
+            temp.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temp.unlink()
+            raise
+        self._sync_folder(target.parent)
+
+    @staticmethod
+    def _sync_folder(folder: Path) -> None:
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def move(self, path: str, to: str) -> None:
+        folder = to.rpartition("/")[0]
+        if folder:
+            self.fs.create_dir(self.full(folder), recursive=True)
+        self.fs.move(self.full(path), self.full(to))
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.delete_file(self.full(path))
+
+    def check_writable(self) -> None:
+        """Write and remove a file, so that an unwritable place is known before any work is done."""
+        probe = f"_probe-{uuid.uuid4().hex[:8]}"
+        try:
+            self.write(probe, b"emi-bench")
+            self.delete(probe)
+        except (OSError, PermissionError) as e:
+            raise UserError(
+                f"cannot write results to {self.uri}: {e.strerror or e}",
+                hint="choose another place with --results DIR, or make this one writable",
+            ) from e

@@ -1,0 +1,70 @@
+"""Results as pandas frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from emi_bench.metrics import METRICS, all_metrics
+from emi_bench.store.schema import COLUMNS, read_provenance
+from emi_bench.store.store import Store
+
+#: Columns of a result that are the same in all its rows.
+RUN_COLUMNS = [c for c in COLUMNS if c not in ("after_task", "task", "accuracy", "n_test")]
+
+#: Provenance that `load_runs` gives a column each.
+TOLD = ["class_order", "data_fingerprint", "losses", "versions", "git_sha", "threads", "started", "finished", "command"]
+ORDER = ["dataset", "method", "variant", "memory", "seed"]
+
+
+def _tables(store: Store) -> list[pa.Table]:
+    """All readable results; a damaged one is named and set aside."""
+    tables = []
+    for path in store.results().values():
+        try:
+            content = store.files.read(path)
+            table = pq.read_table(pa.BufferReader(content))
+            read_provenance(table.schema.metadata)
+        except (pa.ArrowException, OSError, ValueError, KeyError) as e:
+            store.set_aside(path, str(e).splitlines()[0][:200])
+            continue
+        tables.append(table)
+    return tables
+
+
+def load_results(path: str | Path = "results") -> pd.DataFrame:
+    """One row per (run, after_task, task), for every result below `path`; the columns of `store.schema.COLUMNS`."""
+    tables = [t.replace_schema_metadata(None) for t in _tables(Store(path))]
+    if not tables:
+        empty = pa.schema([(name, dtype) for name, (dtype, _) in COLUMNS.items()]).empty_table()
+        frame: pd.DataFrame = empty.to_pandas()
+        return frame
+    frame = pa.concat_tables(tables, promote_options="default").to_pandas()
+    return frame.sort_values([*ORDER, "after_task", "task"], ignore_index=True)
+
+
+def load_runs(path: str | Path = "results") -> pd.DataFrame:
+    """One row per run: its settings, every metric, the accuracy matrix, and its whole provenance."""
+    rows = [_run_row(table) for table in _tables(Store(path))]
+    columns = None if rows else [*RUN_COLUMNS, *METRICS, "matrix", "config", "protocol", *TOLD]
+    return pd.DataFrame(rows, columns=columns).sort_values(ORDER, ignore_index=True)
+
+
+def _run_row(table: pa.Table) -> dict[str, Any]:
+    first = table.slice(0, 1).to_pylist()[0]
+    told = read_provenance(table.schema.metadata)
+    matrix = np.full((first["n_tasks"], first["n_tasks"]), np.nan)
+    i, j = table["after_task"].to_numpy() - 1, table["task"].to_numpy() - 1
+    matrix[i, j] = table["accuracy"].to_numpy()
+    spec = told["spec"]
+    return (
+        {name: first[name] for name in RUN_COLUMNS}
+        | all_metrics(matrix)
+        | {"matrix": matrix, "config": spec["config"], "protocol": spec["protocol"]}
+        | {k: told[k] for k in TOLD}
+    )

@@ -1,0 +1,134 @@
+"""A result as a Parquet table: one row per (after_task, task), provenance in the schema's metadata."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from emi_bench.run import RunResult
+
+SCHEMA_VERSION = 1
+KEY = b"emi_bench"
+
+#: Column names, types and meaning: the contract with pandas users (docs/results.md).
+COLUMNS: dict[str, tuple[pa.DataType, str]] = {
+    "run_id": (pa.string(), "sha256 of the resolved spec"),
+    "method": (pa.string(), "registry name"),
+    "variant": (pa.string(), "a sweep's name for a changed config; empty for the default"),
+    "dataset": (pa.string(), "registry name, or the name of a user's own data"),
+    "n_tasks": (pa.int32(), "tasks of the stream"),
+    "memory": (pa.int32(), "slots; 0 for a method without memory"),
+    "seed": (pa.int64(), "class order, stream, weights and choices derive from it"),
+    "after_task": (pa.int32(), "tasks learned so far, from 1"),
+    "task": (pa.int32(), "the task tested, from 1 to after_task"),
+    "accuracy": (pa.float64(), "share of right predictions, 0-1"),
+    "n_test": (pa.int32(), "test images of the task"),
+    "batch": (pa.int32(), "stream samples a step"),
+    "replay_batch": (pa.int32(), "memory samples a step"),
+    "width": (pa.int32(), "nf of the reduced ResNet-18"),
+    "precision": (pa.string(), "fp32 or bf16"),
+    "ms_per_batch": (pa.float64(), "median milliseconds of a training step"),
+    "peak_memory_bytes": (pa.int64(), "CUDA peak, or the process's resident peak on a CPU"),
+    "n_params": (pa.int64(), "parameters of the trained network"),
+    "wall_seconds": (pa.float64(), "whole run, evaluation included, over all sittings"),
+    "device": (pa.string(), "name of the GPU, or cpu"),
+    "schema_version": (pa.int32(), "of this file"),
+}
+
+
+def to_table(result: RunResult) -> pa.Table:
+    """The result's rows and its provenance."""
+    spec, protocol = result.spec, result.spec.protocol
+    rows = [
+        (i + 1, j + 1, float(result.matrix[i, j]), result.n_test[j])
+        for i in range(spec.n_tasks)
+        for j in range(i + 1)
+        if not math.isnan(result.matrix[i, j])
+    ]
+    same = {
+        "run_id": spec.run_id,
+        "method": spec.method,
+        "variant": spec.variant,
+        "dataset": spec.dataset,
+        "n_tasks": spec.n_tasks,
+        "memory": spec.memory,
+        "seed": spec.seed,
+        "batch": protocol.batch,
+        "replay_batch": protocol.replay_batch,
+        "width": protocol.width,
+        "precision": protocol.precision,
+        "ms_per_batch": result.ms_per_batch,
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "n_params": result.n_params,
+        "wall_seconds": result.wall_seconds,
+        "device": result.device,
+        "schema_version": SCHEMA_VERSION,
+    }
+    columns: dict[str, list[Any]] = {name: [value] * len(rows) for name, value in same.items()}
+    for name, values in zip(("after_task", "task", "accuracy", "n_test"), zip(*rows, strict=True), strict=True):
+        columns[name] = list(values)
+    schema = pa.schema([(name, dtype) for name, (dtype, _) in COLUMNS.items()])
+    table = pa.table({name: columns[name] for name in COLUMNS}, schema=schema)
+    return table.replace_schema_metadata({KEY: json.dumps(provenance(result), sort_keys=True).encode()})
+
+
+def provenance(result: RunResult) -> dict[str, Any]:
+    """Everything needed to trust the numbers and to get them again."""
+    spec = result.spec
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "spec": spec.model_dump(mode="json"),
+        "run_id": spec.run_id,
+        "command": spec.command(),
+        "class_order": result.class_order,
+        "data_fingerprint": result.data_fingerprint,
+        "losses": result.losses,
+        "versions": versions(),
+        "git_sha": git_sha(),
+        "device": result.device,
+        "threads": result.threads,
+        "started": result.started,
+        "finished": result.finished,
+    }
+
+
+def read_provenance(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
+    """The provenance out of a schema's metadata; a file of another program has none."""
+    if not metadata or KEY not in metadata:
+        raise ValueError("not an emi-bench result: its schema carries no provenance")
+    content: dict[str, Any] = json.loads(metadata[KEY])
+    if content["schema_version"] > SCHEMA_VERSION:
+        raise ValueError(f"schema version {content['schema_version']} is newer than this program's {SCHEMA_VERSION}")
+    return content
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of this package and of what the numbers depend on."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in ("emi-bench", "torch", "torchvision", "numpy", "ray", "pyarrow", "scikit-learn"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+@cache
+def git_sha() -> str:
+    """The commit of the source tree, `-dirty` where it was changed; empty outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        args = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        done = subprocess.run(args, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
