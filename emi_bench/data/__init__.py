@@ -3,7 +3,7 @@
 from emi_bench.data.arrays import checked
 from emi_bench.data.catalogue import dataset_names, get_info, register
 from emi_bench.data.dataset import DataSet
-from emi_bench.data.download import download
+from emi_bench.data.downloading import download
 from emi_bench.data.info import DataInfo
 from emi_bench.data.loading import Verdict, describe, load, verify
 from emi_bench.data.own import OWN_FORMS

@@ -22,7 +22,6 @@ from emi_bench.data.npz import read_npz
 from emi_bench.data.places import again, first_there, missing
 from emi_bench.errors import UserError
 
-
 CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 CIFAR100_CLASSES = (
     "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can "

@@ -27,7 +27,7 @@ def read() -> Arrays:
 
 
 def _table() -> Labels:
-    """Rows of 64 pixels and the label, from scikit-learn's file: importing the package costs seconds in every process."""
+    """Rows of 64 pixels and the label, from scikit-learn's file; importing the package costs seconds a process."""
     package = find_spec("sklearn")
     for folder in (package.submodule_search_locations or []) if package else []:
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"

@@ -9,8 +9,8 @@ from typing import Any
 from emi_bench.data.archives import md5_of
 from emi_bench.data.catalogue import dataset_names, get_source
 from emi_bench.data.dataset import DataSet
-from emi_bench.data.download import download as fetch
-from emi_bench.data.download import remote_of
+from emi_bench.data.downloading import download as fetch
+from emi_bench.data.downloading import remote_of
 from emi_bench.data.info import DataInfo
 from emi_bench.data.own import find_own, is_own, load_own
 from emi_bench.data.places import data_root
@@ -31,23 +31,22 @@ def load(name: str, root: Path | None = None, download: bool = False) -> DataSet
 
 
 def _load(name: str, folder: Path, cached: bool) -> DataSet:
-    if is_own(name):
-        return load_own(name, folder, cached)
-    source = get_source(name)
     try:
+        if is_own(name):
+            return load_own(name, folder, cached)
+        source = get_source(name)
         data = source.load(folder, cached)
     except OSError as e:
-        raise UserError(
-            f"{name} cannot be read: {e}", hint=f"Check the files and their permissions under {folder}"
-        ) from e
+        raise UserError(f"{name} cannot be read: {e}", hint="Check that the file is there and may be read.") from e
     _confirm(source.info, data, source.find(folder) or str(folder))
     return data
 
 
 def _confirm(info: DataInfo, data: DataSet, where: str) -> None:
     """Refuses data that is not what its name says."""
+    own = where if where.endswith(".npz") else "PATH"
     hint = (
-        f"A subset or a changed copy runs under a name of its own: --dataset npz:{where if '.npz' in where else 'PATH'}\n"
+        f"A subset or a changed copy runs under a name of its own: --dataset npz:{own}\n"
         f"For the real one: delete that file, then emi-bench data download {info.name}"
         if remote_of(info.name)
         else "The loader and the registered DataInfo disagree: correct one of them."

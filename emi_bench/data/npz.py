@@ -19,9 +19,10 @@ def read_npz(path: Path) -> Arrays:
     """The checked arrays of a file. Pickled objects in it are never loaded."""
     hint = f"An .npz has the arrays {', '.join(KEYS)}: np.savez('data.npz', x_train=..., ...)"
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise UserError(f"{path} is a single array, not an .npz", hint=hint)
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise UserError(f"{path} is a single array, not an .npz", hint=hint)
+        with file:
             absent = [key for key in KEYS if key not in file]
             if absent:
                 raise UserError(f"{path} has no {', '.join(absent)}; it has {', '.join(file.files)}", hint=hint)

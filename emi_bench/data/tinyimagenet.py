@@ -98,7 +98,8 @@ def _listing(path: Path, names: list[str], get: Callable[[str], bytes]) -> Listi
             hint="The archive or folder is incomplete: get it again.",
         )
     for split, part in (("training", train), ("validation", test)):
-        bare = [w for w in wnids if number[w] not in {c for _, c in part}]
+        shown = {c for _, c in part}
+        bare = [w for w in wnids if number[w] not in shown]
         if bare:
             raise UserError(
                 f"{path}: {len(bare)} of {len(wnids)} classes have no {split} image, first {bare[0]}",

@@ -50,8 +50,8 @@ def remote_of(name: str) -> Remote | None:
 def download(name: str, root: Path | None = None, *, progress: bool = True, url: str | None = None) -> str:
     """Bring the archive of a data set under the root, unless it is there and whole; returns where the data is.
 
-    `url` (or $EMI_BENCH_URL_NAME, for example EMI_BENCH_URL_CIFAR10) names another address, or a local file, of the same
-    content, such as a mirror inside an institute.
+    `url` (or $EMI_BENCH_URL_NAME, for example EMI_BENCH_URL_CIFAR10) names another address, or a local file, with the
+    same content, such as a mirror inside an institute.
     """
     folder = data_root(root)
     if is_own(name):
