@@ -126,7 +126,7 @@ def datasets(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    show(rows, ["name", "classes", "tasks", "image", "found"], "Data sets")
+    show(rows, ["name", "classes", "tasks", "image_size", "train", "test", "found"], "Data sets")
 
 
 @data_app.command("download")
@@ -142,8 +142,14 @@ def data_verify(name: str, data_root: DataRoot = None) -> None:
     """Load a data set and compare its content with the known fingerprint."""
     from emi_bench.data import verify
 
-    for key, value in verify(name, data_root).items():
-        console.print(f"{key:12} {value}", highlight=False)
+    verdict = verify(name, data_root)
+    console.print(f"{name}: {'ok' if verdict.ok else 'NOT OK'}, {verdict.detail}", highlight=False, soft_wrap=True)
+    if verdict.where:
+        console.print(f"at {verdict.where}", highlight=False, soft_wrap=True)
+    if verdict.fingerprint:
+        console.print(f"content {verdict.fingerprint}", highlight=False, soft_wrap=True)
+    if not verdict.ok:
+        raise typer.Exit(1)
 
 
 @app.command()

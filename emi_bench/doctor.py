@@ -28,7 +28,7 @@ def examine(results: str, root: Path | None) -> tuple[list[tuple[str, str]], boo
         ("ray", _package("ray")),
         ("data root", f"{place}{'' if place.exists() else ' (does not exist yet)'}"),
     ]
-    findings += [(f"  {row['name']}", str(row["found"])) for row in describe(root)]
+    findings += [(f"  {row['name']}", str(row["found"] or "missing")) for row in describe(root)]
     free = shutil.disk_usage(_existing(place)).free
     findings.append(("free disk", f"{free / GIB:.1f} GiB"))
     troubles = [] if free > GIB else ["less than 1 GiB of disk is free"]

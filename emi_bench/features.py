@@ -36,7 +36,7 @@ def extract_features(method: Method, stream: Stream, seed: int) -> FeatureTable:
     rows = [
         F.normalize(method.embed(x).float(), dim=1).cpu()
         for images in (data.x_test, train)
-        for x in images.split(BATCH)
+        for x in torch.split(images, BATCH)
     ]
     labels = np.concatenate([data.y_test.numpy(), data.y_train.numpy()[kept]])
     task_of = {c: t for t, classes in enumerate(stream.tasks, 1) for c in classes}

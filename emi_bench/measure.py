@@ -30,7 +30,7 @@ class StepTimer:
     @contextmanager
     def step(self) -> Iterator[None]:
         if self.cuda:
-            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             first.record()
             yield
             last.record()

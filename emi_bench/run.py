@@ -193,7 +193,7 @@ def evaluate(method: Method, test: TestSet, n_tasks: int) -> list[float]:
     right = torch.cat(
         [
             method.predict(x) == y
-            for x, y in zip(test.x[:end].split(EVAL_BATCH), test.y[:end].split(EVAL_BATCH), strict=True)
+            for x, y in zip(torch.split(test.x[:end], EVAL_BATCH), torch.split(test.y[:end], EVAL_BATCH), strict=True)
         ]
     )
     total = torch.cat([right.new_zeros(1, dtype=torch.int64), right.cumsum(0)]).cpu()

@@ -76,12 +76,12 @@ DIGITS = DataInfo(
     n_classes=10,
     n_tasks=5,
     image_size=8,
-    n_train=1442,
-    n_test=355,
+    n_train=1400,
+    n_test=397,
     mean=(0.3052, 0.3052, 0.3052),
-    std=(0.3760, 0.3760, 0.3760),
-    train_sha256="23d3eab42dcd9b08b9d575e664e0e7b2756762f6e5c03d823d989e1f0b2d5bea",
-    test_sha256="3587849e9a9ef6e1fa91b96d16cc54bc487ad04a9ad7b833ff0a8af178383955",
+    std=(0.3757, 0.3757, 0.3757),
+    train_sha256="3d9089a6ad34b1d3055d19db0f49caf9a0f48371a4d2fa60af697411d9507a28",
+    test_sha256="cdfda24b5be113cb9cf00ae92afb16bc937aa516ebbc9ca0052ab7454d9c7514",
 )
 CIFAR10 = DataInfo(
     name="cifar10",

@@ -22,7 +22,7 @@ def load(name: str, root: Path | None = None, download: bool = False) -> DataSet
 
     >>> data = load("digits")
     >>> tuple(data.x_train.shape), tuple(data.x_test.shape), data.n_classes
-    ((1442, 3, 8, 8), (355, 3, 8, 8), 10)
+    ((1400, 3, 8, 8), (397, 3, 8, 8), 10)
     """
     folder = data_root(root)
     if download and not is_own(name) and get_source(name).find(folder) is None:

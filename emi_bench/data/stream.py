@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from emi_bench.data.dataset import DataSet
 from torch import Tensor
 
+from emi_bench.data.dataset import DataSet
 from emi_bench.seeds import seed_for
 
 

@@ -35,7 +35,7 @@ class Files:
         return f"{self.base}/{path}" if path else self.base
 
     def exists(self, path: str) -> bool:
-        return self.fs.get_file_info(self.full(path)).type == fs.FileType.File
+        return bool(self.fs.get_file_info(self.full(path)).type == fs.FileType.File)
 
     def read(self, path: str) -> bytes | None:
         """The whole file, or None where there is none."""

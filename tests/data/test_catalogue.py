@@ -45,14 +45,13 @@ def test_digits_are_what_their_entry_says() -> None:
     assert (int(found.x_train.min()), int(found.x_train.max())) == (0, 255)
 
 
-def test_digits_split_holds_every_image_once_and_a_fifth_of_each_class() -> None:
+def test_digits_split_holds_every_image_once_and_140_of_each_class_for_training() -> None:
     found, raw = data.load("digits"), load_digits()
     split = torch.cat([found.x_train[:, 0], found.x_test[:, 0]]).double() * 16 / 255
     ours = sorted(map(tuple, split.round().int().flatten(1).tolist()))
     assert ours == sorted(map(tuple, raw.data.astype(int).tolist()))
-    share = torch.bincount(found.y_test) / (torch.bincount(found.y_train) + torch.bincount(found.y_test))
-    assert share.min() > 0.19
-    assert share.max() <= 0.2
+    assert torch.bincount(found.y_train).tolist() == [140] * 10
+    assert torch.bincount(found.y_test).min() == 34
 
 
 def test_digits_without_the_packaged_file_come_from_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
