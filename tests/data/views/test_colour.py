@@ -7,7 +7,7 @@ import colorsys
 import pytest
 import torch
 import torchvision.transforms.functional as tv
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -64,6 +64,7 @@ def test_kornia_pixel_by_hand() -> None:
 unit = st.floats(0, 1)
 
 
+@settings(deadline=None)
 @given(unit, unit, unit, st.floats(0.6, 1.4), st.floats(-0.5, 0.5))
 def test_saturation_and_hue_are_those_of_hsv(r: float, g: float, b: float, scale: float, turns: float) -> None:
     h, s, v = colorsys.rgb_to_hsv(r, g, b)

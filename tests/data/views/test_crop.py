@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torchvision.transforms.v2.functional as tv
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -126,6 +126,7 @@ def test_one_shared_box_equals_the_same_box_for_every_image() -> None:
     assert torch.equal(one, crop_flip(images, each, torch.tensor([True] * 4), mapping="box"))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([2, 8, 32, 33]))
 def test_boxes_lie_inside_the_image(seed: int, n: int, side: int) -> None:
     for sampler in (torchvision_boxes, kornia_boxes, ocm_boxes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emi_bench.data.views import rot16, rot16_labels
@@ -33,6 +33,7 @@ def test_other_sources_form_the_same_pseudo_classes(case: str) -> None:
     assert theirs["labels"] == rot16_labels(Y, 1000).tolist()
 
 
+@settings(deadline=None)
 @given(st.integers(1, 3), st.sampled_from([2, 3, 8]), st.sampled_from(["uint8", "float32", "float64"]))
 def test_pixels_are_permuted_and_the_first_rows_are_the_images(n: int, side: int, dtype: str) -> None:
     x = torch.randint(0, 255, (n, 3, side, side)).to(getattr(torch, dtype))
@@ -50,6 +51,7 @@ def test_sixteen_copies_differ() -> None:
     assert len({tuple(image.flatten().tolist()) for image in rot16(X)}) == 32
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(10, 1000))
 def test_labels_name_class_and_copy(labels: list[int], n_classes: int) -> None:
     out = rot16_labels(torch.tensor(labels), n_classes)
