@@ -20,7 +20,7 @@ def backward(net: Net) -> torch.Tensor:
 
 def test_virtual_forward_equals_a_copy_that_took_the_step() -> None:
     torch.manual_seed(0)
-    net = Net(ResNet(2, image_size=8, pooling="global"), 4).to(memory_format=torch.channels_last)
+    net = Net(ResNet(8, image_size=8, pooling="global"), 4).to(memory_format=torch.channels_last)
     x = backward(net)
     stepped = copy.deepcopy(net)
     for p, q in zip(stepped.parameters(), net.parameters(), strict=True):
