@@ -6,7 +6,7 @@ import hashlib
 import tarfile
 import zipfile
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 
 from emi_bench.errors import UserError
 
@@ -37,12 +37,17 @@ def _unsafe(path: Path, name: str) -> UserError:
 
 
 def _escapes(name: str) -> bool:
-    posix, windows = PurePosixPath(name), PureWindowsPath(name)
-    return posix.is_absolute() or bool(windows.drive or windows.root) or ".." in {*posix.parts, *windows.parts}
+    """Absolute, on a drive, or upwards, by the rules of any system.
+
+    >>> [_escapes(name) for name in ("a/b..c", "../a", "/a", "a/../../b", "C:a", "a\\\\..\\\\b")]
+    [False, True, True, True, True, True]
+    """
+    parts = name.replace("\\", "/").split("/")
+    return parts[0] == "" or ".." in parts or ":" in parts[0]
 
 
 def zip_signature(path: Path) -> str:
-    """The content of a zip without reading it: names, sizes and checksums from its directory. An .npz is a zip."""
+    """The content of a zip without reading it: names, sizes and checksums from its directory."""
     with open_zip(path) as archive:
         entries = sorted((e.filename, e.file_size, e.CRC) for e in archive.infolist())
     return hashlib.sha256(repr(entries).encode()).hexdigest()
