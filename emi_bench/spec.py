@@ -157,8 +157,14 @@ def resolve(
         protocol=settings,
         variant=variant,
         features=features,
-        source=dataset if dataset != info.name else "",
+        source=_source(dataset) if info.own else "",
     )
+
+
+def _source(dataset: str) -> str:
+    """A user's own data by its absolute path: a run may start in another folder."""
+    kind, _, path = dataset.partition(":")
+    return f"{kind}:{Path(path).expanduser().absolute()}"
 
 
 def _tasks(info: DataInfo, asked: int | None) -> int:

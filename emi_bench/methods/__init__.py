@@ -9,6 +9,7 @@ import sys
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 
 from emi_bench.errors import UserError
 from emi_bench.methods.base import Losses, Method, MethodConfig, View
@@ -25,10 +26,11 @@ _NOT_METHODS = {"base"}
 _plugins: dict[str, type[Method]] = {}
 
 
-def _methods_of(module: object) -> dict[str, type[Method]]:
+def _methods_of(module: ModuleType) -> dict[str, type[Method]]:
     found = {}
     for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, Method) and "name" in vars(value):
+        own = isinstance(value, type) and value.__module__ == module.__name__
+        if own and issubclass(value, Method) and "name" in vars(value):
             found[value.name] = value
     return found
 

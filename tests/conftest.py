@@ -1,0 +1,24 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.synthetic import blobs
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def own_npz(tmp_path: Path) -> Path:
+    """A user's own data set: four classes of 8x8 images."""
+    data = blobs("own", 4, 10)
+    path = tmp_path / "mine.npz"
+    arrays = {"x_train": data.x_train, "x_test": data.x_test}
+    images = {k: v.permute(0, 2, 3, 1).contiguous().numpy() for k, v in arrays.items()}
+    np.savez(path, **images, y_train=data.y_train.numpy(), y_test=data.y_test.numpy())
+    return path
