@@ -16,6 +16,7 @@ from emi_bench import metrics
 from emi_bench.data import load
 from emi_bench.errors import UserError
 from emi_bench.execute import Executed, choose_device, execute
+from emi_bench.measure import NonFiniteLoss
 from emi_bench.methods import get_method
 from emi_bench.run import Progress as Where
 from emi_bench.run import RunResult
@@ -88,6 +89,9 @@ def run_single(
                 on_progress=bar.update,
                 on_start=bar.start,
             )
+    except NonFiniteLoss as e:
+        hint = "No result was written. A lower learning rate often helps: --set lr=0.01, for example."
+        raise UserError(f"{spec.label} failed: {e}", hint=hint) from e
     except KeyboardInterrupt:
         kept = f"tasks 1-{bar.phase} are kept" if bar.phase else "no task was finished, so nothing is kept"
         console.print(
