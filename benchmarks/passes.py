@@ -18,7 +18,14 @@ class Pass(NamedTuple):
     backward: bool = True
 
 
+def _pool(p: Problem) -> int:
+    """MIR's candidates."""
+    return min(5 * p.replay_batch, p.memory)
+
+
 PASSES: dict[str, Callable[[Problem], list[Pass]]] = {
     "finetune": lambda p: [Pass(p.batch)],
     "er": lambda p: [Pass(p.batch), Pass(p.replay_batch)],
+    "agem": lambda p: [Pass(p.batch), Pass(p.replay_batch)],
+    "mir": lambda p: [Pass(p.batch), Pass(_pool(p), False), Pass(_pool(p), False), Pass(p.replay_batch)],
 }
