@@ -203,7 +203,9 @@ def evaluate(method: Method, test: TestSet, n_tasks: int) -> list[float]:
 
 
 def _precision(spec: RunSpec, device: str) -> contextlib.AbstractContextManager[Any]:
-    return torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=spec.protocol.precision == "bf16")
+    # No cache: autocast would keep its bf16 copies of the weights for the whole task, whatever the optimiser does.
+    enabled = spec.protocol.precision == "bf16"
+    return torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
 def _checkpoint(method: Method, spec: RunSpec, state: _State) -> dict[str, Any]:
