@@ -1,0 +1,31 @@
+"""The supervised contrastive loss of SCR and SSD (Khosla et al., arXiv 2004.11362, as SCR uses it)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from emi_bench.losses.precision import full_precision
+
+#: Stands for -inf on the diagonal: its softmax is exactly 0, and 0 times it is 0 where 0 times -inf would be NaN.
+_NEVER = -1e30
+
+
+@full_precision
+def supcon(z: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Each embedding tells its own class from all others: cross-entropy against the uniform choice of a positive.
+
+    z (N,d) unit rows, labels (N,) on the same device; all views of all images are rows, in any order, and every label
+    occurs at least twice (as it does with two views of each image). With S = z z^T / temperature and P(i) the other
+    rows with the label of row i:
+        L = -(1/N) sum_i (1/|P(i)|) sum_{p in P(i)} [ S_ip - log sum_{a != i} exp(S_ia) ]
+    No temperature / base-temperature factor.
+
+    >>> import torch
+    >>> z = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> supcon(z, torch.tensor([0, 1, 0, 1]), 1.0)  # log(2 + 1/e)
+    tensor(0.8620)
+    """
+    scores = ((z / temperature) @ z.T).fill_diagonal_(_NEVER)
+    positive = (labels[:, None] == labels).fill_diagonal_(False).to(scores.dtype)
+    return F.cross_entropy(scores, positive / positive.sum(1, keepdim=True))
