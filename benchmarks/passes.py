@@ -28,4 +28,11 @@ PASSES: dict[str, Callable[[Problem], list[Pass]]] = {
     "er": lambda p: [Pass(p.batch), Pass(p.replay_batch)],
     "agem": lambda p: [Pass(p.batch), Pass(p.replay_batch)],
     "mir": lambda p: [Pass(p.batch), Pass(_pool(p), False), Pass(_pool(p), False), Pass(p.replay_batch)],
+    "dvc": lambda p: [
+        Pass(2 * p.batch),
+        *[Pass(2 * min(5 * p.replay_batch, p.memory), backward=False)] * 2,
+        Pass(2 * p.replay_batch),
+    ],
+    "scr": lambda p: [Pass(p.batch + p.replay_batch)] * 2,
+    "pcr": lambda p: [Pass(2 * p.batch), Pass(2 * p.replay_batch)],
 }
