@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from pydantic import Field
@@ -112,3 +112,7 @@ class SCR(Method):
                 self._means = means, torch.tensor(seen, device=self.device)
             means, classes = self._means
             return classes[nearest_class(features(self.pixels(x)), means)]
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        super().set_extra_state(state)
+        self._means = None

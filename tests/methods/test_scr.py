@@ -167,6 +167,8 @@ def test_a_seen_class_that_is_not_stored_is_still_a_candidate_and_survives_a_che
         method.observe(*batch(labels, seed))
     images, _ = batch([0] * 60, 99)
     other = small_method(memory=1)
+    other.observe(*batch([5, 5]))
+    assert set(other.predict(images).tolist()) == {5}
     other.load_state_dict(method.state_dict())
     predicted = method.predict(images)
     assert torch.equal(other.predict(images), predicted)
