@@ -1,0 +1,104 @@
+"""Diversity mutual information, DMI (EMI, Eq. of S_i, A_i and L_dmi)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from emi_bench.losses.precision import full_precision
+
+Reduction: TypeAlias = Literal["log_sum", "sum_log"]
+
+_NEVER = -1e30  # a log-similarity that takes no part; finite, so that empty rows leave no nan in the gradients
+
+
+class Diversity(NamedTuple):
+    """What DMI found in a batch of N samples."""
+
+    loss: Tensor
+    members: Tensor  #: (N,N) bool, row i is the diversified set S_i
+    log_mu: Tensor  #: 0-d, the threshold on the scale of cos / tau (for `exp` the log of the paper's mu)
+
+
+@full_precision
+def dmi(
+    z: Tensor,
+    z_view: Tensor,
+    labels: Tensor,
+    *,
+    alpha: float,
+    tau: float,
+    reduction: Reduction = "log_sum",
+    denominator: Literal["all", "no_pair"] = "all",
+    threshold: Literal["exp", "cos"] = "exp",
+    empty_anchor: Literal["zero", "drop"] = "zero",
+) -> Diversity:
+    """Attract same-class and very similar other-class samples: unit rows z, z_view (N,d), labels (N,) -> loss and S.
+
+    With `a = z z^T / tau`, `b = z z'^T / tau`, `c = b^T`, all in logs:
+
+        S_i     = { j != i : y_j = y_i  or  a_ij > log mu }
+        log A_i = log sum_{k in S_i} exp(a_ik + b_ik + c_ik) - 3 log sum_j (e^a_ij + e^b_ij + e^c_ij)
+        loss    = -(1/N) sum_{i: S_i not empty} log A_i / |S_i|
+
+    `reduction="sum_log"` takes the sum of the logs, `denominator="no_pair"` leaves j = i out of the denominator,
+    `empty_anchor="drop"` averages over the anchors with a non-empty S_i. No gradient goes through S.
+
+    >>> z = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    >>> z_view = torch.tensor([[0.8, 0.6], [0.6, 0.8], [-0.6, 0.8]])
+    >>> found = dmi(z, z_view, torch.tensor([0, 0, 1]), alpha=0.1, tau=1.0)
+    >>> found.loss, found.members.int().tolist()
+    (tensor(5.3152), [[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    """
+    n = len(z)
+    scaled = z / tau
+    a = scaled @ z.T
+    b = scaled @ z_view.T
+    itself = torch.eye(n, dtype=torch.bool, device=z.device)
+    intra = (labels[:, None] == labels) & ~itself
+    with torch.no_grad():
+        log_mu = similarity_threshold(a, intra, alpha, threshold)
+        members = intra | ((a > log_mu) & ~itself)
+
+    blocks = torch.cat([a, b, b.T], 1)
+    if denominator == "no_pair":
+        blocks = blocks.masked_fill(itself.repeat(1, 3), _NEVER)
+    log_a = log_ratio(a + b + b.T, members, blocks.logsumexp(1), reduction)
+
+    size = members.sum(1)
+    per_anchor = torch.where(size > 0, log_a / size.clamp(min=1), 0.0)
+    anchors = n if empty_anchor == "zero" else (size > 0).sum().clamp(min=1)
+    return Diversity(-per_anchor.sum() / anchors, members, log_mu)
+
+
+def similarity_threshold(a: Tensor, intra: Tensor, alpha: float, scale: Literal["exp", "cos"] = "exp") -> Tensor:
+    """mu = s_max - alpha (s_max - s_mean) over the intra-class pairs, on the scale of a = cos / tau -> 0-d.
+
+    `scale="exp"`: s = exp(a) as in the paper, returned as log mu; `"cos"`: s is the cosine itself.
+    Without an intra-class pair it is +inf: nobody passes.
+
+    >>> a = torch.tensor([[1.0, 0.6, 0.2], [0.6, 1.0, 0.2], [0.2, 0.2, 1.0]])
+    >>> similarity_threshold(a, ~torch.eye(3, dtype=torch.bool), 0.5, "cos")
+    tensor(0.4667)
+    """
+    if a.numel() == 0:
+        return a.new_full((), math.inf)
+    count = intra.sum()
+    top = a.masked_fill(~intra, -math.inf).amax()
+    if scale == "exp":
+        mean = torch.where(intra, (a - top).exp(), 0.0).sum() / count
+        log_mu = top + torch.log((1 - alpha) + alpha * mean)
+    else:
+        mean = torch.where(intra, a, 0.0).sum() / count
+        log_mu = top - alpha * (top - mean)
+    return torch.where(count > 0, log_mu, math.inf)
+
+
+def log_ratio(t: Tensor, members: Tensor, log_d: Tensor, reduction: Reduction) -> Tensor:
+    """log A_i (DMI) or log B_c (RMI): t, members (r,n), log_d (r,) -> (r,); meaningless but finite for an empty row."""
+    if reduction == "log_sum":
+        return t.masked_fill(~members, _NEVER).logsumexp(1) - 3 * log_d
+    return torch.where(members, t - 3 * log_d[:, None], 0.0).sum(1)
