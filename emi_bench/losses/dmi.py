@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -20,6 +21,7 @@ class Diversity(NamedTuple):
 
     loss: Tensor
     members: Tensor  #: (N,N) bool, row i is the diversified set S_i
+    n_other: Tensor  #: 0-d, how many members are of another class than their anchor
     log_mu: Tensor  #: 0-d, the threshold on the scale of cos / tau (for `exp` the log of the paper's mu)
 
 
@@ -61,7 +63,8 @@ def dmi(
     intra = (labels[:, None] == labels) & ~itself
     with torch.no_grad():
         log_mu = similarity_threshold(a, intra, alpha, threshold)
-        members = intra | ((a > log_mu) & ~itself)
+        other = (a > log_mu) & ~(itself | intra)
+        members = intra | other
 
     blocks = torch.cat([a, b, b.T], 1)
     if denominator == "no_pair":
@@ -71,7 +74,13 @@ def dmi(
     size = members.sum(1)
     per_anchor = torch.where(size > 0, log_a / size.clamp(min=1), 0.0)
     anchors = n if empty_anchor == "zero" else (size > 0).sum().clamp(min=1)
-    return Diversity(-per_anchor.sum() / anchors, members, log_mu)
+    return Diversity(-per_anchor.sum() / anchors, members, other.sum(), log_mu)
+
+
+def other_share(found: Iterable[Diversity]) -> Tensor:
+    """Other-class members among all members of all S_i -> 0-d in 0-1; 0 if there are none."""
+    others, members = zip(*((d.n_other, d.members.sum()) for d in found), strict=True)
+    return torch.stack(others).sum() / torch.stack(members).sum().clamp(min=1)
 
 
 def similarity_threshold(a: Tensor, intra: Tensor, alpha: float, scale: Literal["exp", "cos"] = "exp") -> Tensor:

@@ -1,26 +1,22 @@
-"""What OCM, OnPro and EMI have in common: the joint forward of the rotation set, its losses, the past model."""
+"""What OCM, OnPro and EMI have in common: the joint forward of the rotation set and its losses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from emi_bench.data.views import ocm_view, rot16, rot16_labels
-from emi_bench.draws import Draws
 from emi_bench.errors import UserError
-from emi_bench.losses.ntx import cosines, ntx_n, ntx_pre, ntx_uni, similarity
+from emi_bench.losses.ntx import ntx_n, ntx_uni, similarity
 from emi_bench.losses.unit import unit
-from emi_bench.memory import Memory
 from emi_bench.methods.base import Losses, Method, MethodConfig, View
 from emi_bench.nets import Net, ResNet
 from emi_bench.nets.recompute import recomputing
@@ -63,6 +59,7 @@ class MutualInformationConfig(MethodConfig):
     """Recompute the blocks of the joint forward in the backward pass: less activation memory, same results, slower."""
 
     family_pooling: ClassVar[Literal["avg4", "global"]] = "global"
+    cosmetic: ClassVar[frozenset[str]] = frozenset({"checkpoint_joint"})
 
     def resolve(self, problem: Problem) -> Self:
         values: dict[str, Any] = {
@@ -193,68 +190,6 @@ class MutualInformation(Method):
         self.descend(self.total(losses))
         self.memory.update(x, y, self.draws)
         return {name: term.detach() for name, term in losses.items()}
-
-
-class PastModel(MutualInformation):
-    """Keeps the model of the last task end as a teacher (OCM, EMI). Not a method by itself.
-
-    The teacher is in training mode, as the copy that OCM makes before it evaluates: its batch norms use the statistics
-    of the batch at hand. No gradient is computed for it. It is part of `state_dict()` from the beginning, unused in the
-    first task.
-    """
-
-    def __init__(
-        self,
-        config: MethodConfig,
-        problem: Problem,
-        *,
-        net: nn.Module,
-        memory: Memory,
-        draws: Draws,
-        view: View | None = None,
-    ) -> None:
-        super().__init__(config, problem, net=net, memory=memory, draws=draws, view=view)
-        self.teacher = deepcopy(net).requires_grad_(False)
-        self.old_classes: list[int] = []
-
-    def end_task(self) -> None:
-        super().end_task()
-        self.teacher.load_state_dict(self.net.state_dict())
-        self.old_classes = sorted(self.seen)
-
-    def past_term(self, joint: Joint) -> Losses:
-        """`ntx_pre`: projections of the plain replayed arrangements, now against the past model's; from task 2 on."""
-        if not self.tasks_done or joint.features.shape[2] == joint.n_stream:
-            return {}
-        rows = (slice(None), slice(joint.n_stream, None))
-        teacher = cast(Any, self.teacher)
-        images = joint.plain[rows].flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        with torch.no_grad():
-            past = unit(teacher.proj(teacher.features(images)))
-        now = joint.projections[0][rows].flatten(0, 1)
-        return {"ntx_pre": ntx_pre(cosines(now, past), joint.labels[rows].flatten(), self.config.tau)}
-
-    def classify(self, batch: Batch, *, augment: bool = True, logit_mse: bool = True) -> Losses:
-        """`ce` on the replay batch (on the stream batch while there is none) in a forward of its own; with `logit_mse`
-        also `mse`, the distance of the old classes' logits from the past model's on another view.
-        """
-        replayed = len(batch.replay_y) > 0
-        images, labels = (batch.replay_images, batch.replay_labels) if replayed else (batch.images, batch.labels)
-        logits = self.net(self.view_of(images) if augment else images)
-        losses = {"ce": F.cross_entropy(logits, labels)}
-        if logit_mse and replayed and self.tasks_done:
-            with torch.no_grad():
-                past = self.teacher(self.view_of(images) if augment else images)
-            old = torch.tensor(self.old_classes).to(self.device, non_blocking=True)
-            losses["mse"] = F.mse_loss(logits[:, old], past[:, old])
-        return losses
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return super().get_extra_state() | {"old_classes": list(self.old_classes)}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        super().set_extra_state(state)
-        self.old_classes = list(state["old_classes"])
 
 
 def projection(encoder: ResNet, config: MethodConfig) -> nn.Linear:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from emi_bench.methods.base import Losses
-from emi_bench.methods.mutual_information import PastModel
+from emi_bench.methods.past_model import PastModel
 
 
 class OCM(PastModel):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from emi_bench.nets.net import Net
-from emi_bench.nets.resnet import ResNet
+from emi_bench.nets.resnet import BatchNorm2d, ResNet
 
 FastWiring: TypeAlias = Literal["chain", "same_level"]
 Maps: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -24,7 +24,7 @@ class Gate(nn.Module):
     def __init__(self, c_in: int, c_out: int, *, pool: bool) -> None:
         super().__init__()
         self.conv = nn.Conv2d(c_in, c_out, 3, 1, 1)
-        self.bn = nn.BatchNorm2d(c_out)
+        self.bn = BatchNorm2d(c_out)
         self.pool = pool
 
     def forward(self, x: Tensor) -> Tensor:
