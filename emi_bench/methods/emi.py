@@ -72,16 +72,16 @@ class EMI(PastModel):
         if not config.dualnet:
             return super().make_net(config, problem)
         encoder = cls.make_encoder(config, problem)
-        proj = projection(encoder, config)
-        g = mlp_head(encoder.out_dim) if config.slow_head == "mlp" else projection(encoder, config)
-        return DualNet(
+        net = DualNet(
             encoder,
             problem.n_classes,
-            proj=proj,
-            slow_proj=g if config.dmi else None,
+            proj=projection(encoder, config),
             fast_net=config.fast_net,
             detach_slow=config.detach_slow,
         )
+        if config.dmi:  # made last, so that a seed's other weights do not depend on the switch
+            net.slow_proj = mlp_head(encoder.out_dim) if config.slow_head == "mlp" else projection(encoder, config)
+        return net
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
