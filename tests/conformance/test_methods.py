@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from emi_bench.data import load
 from emi_bench.data.stream import Stream
-from emi_bench.methods import get_method, method_names
+from emi_bench.methods import get_method, load_plugin, method_names
 from emi_bench.metrics import average_accuracy
 from emi_bench.run import RunResult, build_method, run
 from emi_bench.spec import RunSpec, resolve
@@ -22,6 +23,9 @@ from tests.conformance.conftest import LEARN
 #: Overrides that make a method quick without changing what it does.
 QUICK: dict[str, dict[str, Any]] = {"offline": {"epochs": 4, "batch": 16}, "gdumb": {"epochs": 8}}
 SMALL = {"width": 4, "batch": 5, "replay_batch": 8}
+
+for plugin in filter(None, os.environ.get("EMI_BENCH_PLUGIN", "").split(os.pathsep)):
+    load_plugin(plugin)
 
 every_method = pytest.mark.parametrize("name", method_names())
 
