@@ -124,7 +124,7 @@ def matching_loss(
     (1 - mem_weight) and mem_weight instead. Gradients reach `syn` alone, those of G through the helper's backward.
     """
     net = cast(Helper, helper)
-    f_real, f_syn = net.features(real), net.features(syn)
+    f_real, f_syn = net.features(real.detach()), net.features(syn)
     terms = []
     if match != "feat":
         g_real = conv_gradients(helper, f_real, label, create_graph=False)

@@ -45,7 +45,7 @@ class SummaryMemory(Memory):
     # --- writing -----------------------------------------------------------------------------------------------
 
     def update(self, x: Tensor, y: Tensor, draws: Draws) -> None:
-        """Offer a stream batch, x (n,3,H,W) float and y (n,) on the host, sample by sample."""
+        """Offer a stream batch, x (n,3,H,W) and y (n,) on the host, sample by sample."""
         labels = y.tolist()
         fit = min(self.size - self.filled, len(labels))
         missing = {c: self.images_per_class - len(self._summary.get(c, ())) for c in labels}
@@ -72,6 +72,10 @@ class SummaryMemory(Memory):
         self.write(slots, x, y)
         self.n_seen += len(labels)
 
+    def write(self, slots: Sequence[int], x: Tensor, y: Tensor) -> None:
+        """As in `Memory`; uint8 images enter as floats in 0-1."""
+        super().write(slots, x.to(self.images.dtype) / 255 if x.dtype == torch.uint8 else x, y)
+
     def rewrite(self, c: int, images: Tensor) -> None:
         """Put images (images_per_class,3,H,W) into the summary slots of class c, in the order of `summary_slots`."""
         at = torch.tensor(self._summary[c]).to(self.images.device, non_blocking=True)
@@ -89,8 +93,8 @@ class SummaryMemory(Memory):
         return list(self._summary.get(c, ()))
 
     def is_complete(self, c: int) -> bool:
-        """Whether class c has all its summary slots."""
-        return len(self._summary.get(c, ())) == self.images_per_class
+        """Whether class c has all its summary slots, and any."""
+        return 0 < self.images_per_class == len(self._summary.get(c, ()))
 
     def free_slots(self) -> list[int]:
         """Slots that are no summary's, filled or not."""
@@ -112,3 +116,40 @@ class SummaryMemory(Memory):
         for slots in self._summary.values():
             for slot in slots:
                 self._is_free[slot] = False
+
+
+class Summaries:
+    """Z, the master copy of the summaries of one task, under one SGD with momentum.
+
+    A step of one class also moves the rows of the others by what is left of their momentum.
+
+    >>> z = Summaries(lr=0.5, momentum=0.9)
+    >>> z.append(4, torch.zeros(1, 3, 1, 1)), z.append(7, torch.zeros(1, 3, 1, 1))
+    (None, None)
+    >>> z.step(4, torch.ones(1, 3, 1, 1)), z.step(7, torch.ones(1, 3, 1, 1))
+    (None, None)
+    >>> z.z[:, 0, 0, 0]
+    tensor([-0.9500, -0.5000])
+    """
+
+    def __init__(self, lr: float, momentum: float) -> None:
+        self.lr, self.momentum = lr, momentum
+        self.rows: dict[int, slice] = {}
+        self.z = self.velocity = torch.empty(0)
+
+    def append(self, c: int, images: Tensor) -> None:
+        """Take class c in, with images (ipc,3,H,W) and no momentum."""
+        start = len(self.z) if self.rows else 0
+        self.rows[c] = slice(start, start + len(images))
+        self.z = torch.cat([self.z, images]) if start else images.clone()
+        self.velocity = torch.cat([self.velocity, torch.zeros_like(images)]) if start else torch.zeros_like(images)
+
+    def of(self, c: int) -> Tensor:
+        """The rows of class c (ipc,3,H,W)."""
+        return self.z[self.rows[c]]
+
+    def step(self, c: int, grad: Tensor) -> None:
+        """One SGD step on all rows, with a gradient (ipc,3,H,W) on those of class c."""
+        self.velocity.mul_(self.momentum)
+        self.velocity[self.rows[c]].add_(grad)
+        self.z.sub_(self.velocity, alpha=self.lr)
