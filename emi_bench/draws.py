@@ -44,6 +44,16 @@ class Draws:
             chosen = np.asarray(candidates, dtype=np.int64)[chosen]
         return torch.as_tensor(chosen, dtype=torch.int64)
 
+    def weighted(self, what: str, weights: Sequence[float], k: int) -> Tensor:
+        """k distinct indices, drawn one after the other with probability proportional to what is left, int64 (k,).
+
+        An index of weight zero is never drawn; there must be k of positive weight.
+        """
+        w = np.asarray(weights, dtype=np.float64)
+        with np.errstate(divide="ignore"):  # exponential races: the k first arrivals, rates w
+            arrival = self.rng.exponential(size=len(w)) / w
+        return torch.from_numpy(np.argsort(arrival, kind="stable")[:k])
+
     def permutation(self, what: str, n: int) -> Tensor:
         """A uniformly random order of 0..n-1, int64 (n,)."""
         return torch.from_numpy(self.rng.permutation(n))
@@ -121,6 +131,9 @@ class ScriptedDraws(Draws):
 
     def pick(self, what: str, candidates: int | Sequence[int], k: int) -> Tensor:
         return torch.as_tensor(self._answer(what, "pick", candidates, k), dtype=torch.int64)
+
+    def weighted(self, what: str, weights: Sequence[float], k: int) -> Tensor:
+        return torch.as_tensor(self._answer(what, "weighted", weights, k), dtype=torch.int64)
 
     def permutation(self, what: str, n: int) -> Tensor:
         return torch.as_tensor(self._answer(what, "permutation", n), dtype=torch.int64)
