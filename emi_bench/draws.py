@@ -30,13 +30,16 @@ class Draws:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.Generator(np.random.PCG64(seed))
 
-    def pick(self, what: str, candidates: int | Sequence[int], k: int) -> Tensor:
+    def pick(self, what: str, candidates: int | Sequence[int], k: int, *, replace: bool = False) -> Tensor:
         """k distinct candidates (slots, ids ...; an int n stands for 0..n-1), uniformly, int64 (k,).
 
-        If there are no more than k candidates, all are returned in their order and nothing is drawn.
+        If there are no more than k candidates, all are returned in their order and nothing is drawn. With `replace`
+        the k are independent, so that one may come several times.
         """
         n = candidates if isinstance(candidates, int) else len(candidates)
-        if k >= n:
+        if replace:
+            chosen = self.rng.integers(0, n, size=k)
+        elif k >= n:
             chosen = np.arange(n)
         else:
             chosen = self.rng.choice(n, size=k, replace=False)
@@ -129,8 +132,8 @@ class ScriptedDraws(Draws):
             raise LookupError(f"the script has no answer for {what!r} (it knows: {known})")
         return getattr(self.fallback, method)(what, *args, **kwargs)
 
-    def pick(self, what: str, candidates: int | Sequence[int], k: int) -> Tensor:
-        return torch.as_tensor(self._answer(what, "pick", candidates, k), dtype=torch.int64)
+    def pick(self, what: str, candidates: int | Sequence[int], k: int, *, replace: bool = False) -> Tensor:
+        return torch.as_tensor(self._answer(what, "pick", candidates, k, replace=replace), dtype=torch.int64)
 
     def weighted(self, what: str, weights: Sequence[float], k: int) -> Tensor:
         return torch.as_tensor(self._answer(what, "weighted", weights, k), dtype=torch.int64)
