@@ -1,0 +1,1 @@
+"""Tables, figures, statistics, the comparison with published numbers and the claims, from what the store holds."""

@@ -1,0 +1,306 @@
+"""The grid behind every table and figure: rows (methods), columns (settings), the runs of each cell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from emi_bench import reference
+from emi_bench.report.runs import Note, Run, read_runs
+
+Spread = Literal["std", "sem", "ci95"]
+SPREADS: dict[Spread, str] = {
+    "std": "sample standard deviation (ddof=1)",
+    "sem": "standard error of the mean",
+    "ci95": "half-width of the 95 % t interval of the mean",
+}
+Protocol = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of the runs, how it is printed and which way is better."""
+
+    name: str
+    title: str
+    higher: bool
+    scale: float = 100.0
+
+
+ACCURACY = Metric("average_accuracy", "Average accuracy", True)
+INCREMENTAL = Metric("average_incremental_accuracy", "Average incremental accuracy", True)
+FORGETTING = Metric("forgetting", "Average forgetting", False)
+FORGETTING_RAPTOR = Metric("forgetting_raptor", "Average forgetting (T tasks, all rows)", False)
+TIME = Metric("ms_per_batch", "Training time (ms per batch)", False, 1.0)
+MEMORY = Metric("peak_memory_bytes", "Peak memory (GB)", False, 1e-9)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A column: data set, tasks, memory, and how the stream was presented."""
+
+    dataset: str
+    n_tasks: int
+    memory: int
+    protocol: Protocol
+
+    @property
+    def slug(self) -> str:
+        """For file names."""
+        extra = "".join(f"_{k}{v}" for k, v in odd_protocol(self.protocol).items())
+        return f"{self.dataset}_t{self.n_tasks}_m{self.memory}{extra}".replace(".", "p")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: a method with its default constants (`variant` "") or a named change of them."""
+
+    method: str
+    variant: str = ""
+
+    @property
+    def title(self) -> str:
+        info = reference.methods().get(self.method)
+        title = info.title if info else self.method
+        return f"{title} [{self.variant}]" if self.variant else title
+
+    @property
+    def role(self) -> reference.Role:
+        info = reference.methods().get(self.method)
+        return info.role if info else "baseline"
+
+    @property
+    def uses_memory(self) -> bool:
+        info = reference.methods().get(self.method)
+        return info.uses_memory if info else True
+
+    @property
+    def cite(self) -> str:
+        info = reference.methods().get(self.method)
+        return info.cite if info and not self.variant else ""
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """The paper's order; a user's own method stands between the baselines and ours."""
+        info = reference.methods().get(self.method)
+        ours = len(reference.methods())
+        place = ours - 1 if info is None else ours if info.role == "ours" else info.order
+        return (place, self.method, self.variant)
+
+
+def odd_protocol(protocol: Protocol) -> dict[str, Any]:
+    """Where a protocol differs from the paper's (precision, which the paper does not state, is shown when not fp32)."""
+    usual = reference.settings()["protocol"] | {"precision": "fp32", "reservoir": "batched", "class_order": "seed"}
+    return {k: v for k, v in protocol if v != usual.get(k, v)}
+
+
+def is_paper_setting(s: Setting) -> bool:
+    """Whether the column is one of the paper's nine: data set, split, memory and protocol."""
+    d = reference.settings()["datasets"].get(s.dataset)
+    odd = set(odd_protocol(s.protocol)) - {"precision"}
+    return d is not None and d["n_tasks"] == s.n_tasks and s.memory in d["memories"] and not odd
+
+
+def dataset_title(dataset: str) -> str:
+    """As the paper prints it; a user's own data set under its own name."""
+    d = reference.settings()["datasets"].get(dataset)
+    return str(d["title"]) if d else dataset
+
+
+def memory_title(memory: int) -> str:
+    """
+    >>> memory_title(200), memory_title(4000), memory_title(50), memory_title(0)
+    ('M=0.2k', 'M=4k', 'M=50', 'no memory')
+    """
+    if not memory:
+        return "no memory"
+    return f"M={memory / 1000:g}k" if memory >= 100 and memory % 100 == 0 else f"M={memory}"
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The runs of one row in one column, by seed, and how many there should be."""
+
+    runs: tuple[Run, ...]
+    expected: int
+
+    @property
+    def n(self) -> int:
+        return len(self.runs)
+
+    def by_seed(self, metric: Metric) -> dict[int, float]:
+        """Seed -> value as printed (percent, ms, GB); runs that do not define the metric are left out."""
+        pairs = ((r.seed, r.values[metric.name] * metric.scale) for r in self.runs)
+        return {seed: v for seed, v in pairs if not np.isnan(v)}
+
+    def sample(self, metric: Metric) -> NDArray[np.float64]:
+        return np.array(list(self.by_seed(metric).values()), dtype=np.float64)
+
+    def curves(self) -> NDArray[np.float64]:
+        """Incremental accuracy A_i = mean_{j<=i} a[i][j] of each run, percent: (n, T)."""
+        matrices = np.stack([r.matrix for r in self.runs])
+        t = matrices.shape[1]
+        below = np.tril(np.ones((t, t), dtype=bool))
+        return np.asarray(np.where(below, matrices, 0).sum(axis=2) / np.arange(1, t + 1) * 100)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A printed number: mean and spread of n runs of `expected`. `spread` is NaN for one run."""
+
+    mean: float
+    spread: float
+    n: int
+    expected: int
+
+    @property
+    def partial(self) -> bool:
+        return 0 < self.n < self.expected
+
+
+def spread_of(values: NDArray[np.float64], spread: Spread) -> float:
+    """What stands after the ±; NaN for one value.
+
+    >>> [round(spread_of(np.array([1.0, 2.0, 4.0]), s), 4) for s in ("std", "sem", "ci95")]
+    [1.5275, 0.8819, 3.7946]
+    """
+    n = len(values)
+    if n < 2:
+        return float("nan")
+    std = float(values.std(ddof=1))
+    factor = {"std": 1.0, "sem": n**-0.5, "ci95": float(stats.t.ppf(0.975, n - 1)) * n**-0.5}[spread]
+    return float(std * factor)
+
+
+def summarize(cell: Cell, metric: Metric, spread: Spread = "std") -> Summary | None:
+    """Mean and spread, or None where no run defines the metric."""
+    values = cell.sample(metric)
+    if not len(values):
+        return None
+    return Summary(float(values.mean()), spread_of(values, spread), len(values), cell.expected)
+
+
+class Grid:
+    """All trusted runs, by row and column.
+
+    `expected`: runs a complete cell has; the paper's ten in its own columns, else the most that any cell of the data
+    set has, unless given.
+    """
+
+    def __init__(self, frame: pd.DataFrame, expected: int | None = None) -> None:
+        self.runs: list[Run]
+        self.notes: list[Note]
+        self.runs, self.notes = read_runs(frame)
+        self._expected = expected
+        self._cells: dict[tuple[Row, Setting], list[Run]] = defaultdict(list)
+        for r in self.runs:
+            setting = Setting(r.dataset, r.n_tasks, r.memory, r.protocol)
+            self._cells[Row(r.method, r.variant), setting].append(r)
+        self._say_protocols()
+
+    def _say_protocols(self) -> None:
+        protocols: dict[str, set[Protocol]] = defaultdict(set)
+        for s in self.settings:
+            protocols[s.dataset].add(s.protocol)
+        several = sorted(d for d, p in protocols.items() if len(p) > 1)
+        if several:
+            text = f"runs under several protocols, shown in columns of their own: {', '.join(several)}"
+            self.notes.append(Note("protocol", text))
+
+    @cached_property
+    def settings(self) -> list[Setting]:
+        """Columns that exist, the paper's first. Memory-free runs make a column only where nothing else does."""
+        with_memory = {s for row, s in self._cells if row.uses_memory}
+        covered = {(s.dataset, s.n_tasks) for s in with_memory}
+        alone = {s for row, s in self._cells if not row.uses_memory and (s.dataset, s.n_tasks) not in covered}
+        known = list(reference.settings()["datasets"])
+
+        def order(s: Setting) -> tuple[Any, ...]:
+            place = known.index(s.dataset) if s.dataset in known else len(known)
+            odd = odd_protocol(s.protocol)
+            return (place, s.dataset, s.n_tasks, len(odd), str(sorted(odd.items())), s.memory)
+
+        return sorted(with_memory | alone, key=order)
+
+    @cached_property
+    def paper_settings(self) -> list[Setting]:
+        """The paper's nine columns, whole, as soon as the store holds a run of one; else none."""
+        mine = [s for s in self.settings if is_paper_setting(s)]
+        if not mine:
+            return []
+        have = {(s.dataset, s.memory): s for s in reversed(mine)}
+        return [
+            have.get((d, m), Setting(d, v["n_tasks"], m, mine[0].protocol))
+            for d, v in reference.settings()["datasets"].items()
+            for m in v["memories"]
+        ]
+
+    @cached_property
+    def other_settings(self) -> list[Setting]:
+        """Every column that is not one of the paper's nine."""
+        return [s for s in self.settings if s not in self.paper_settings]
+
+    def cell(self, row: Row, setting: Setting) -> Cell:
+        """The runs of a cell, maybe none. Runs of a memory-free method serve every memory of their data set."""
+        runs = self._cells.get((row, setting), [])
+        if not runs and not row.uses_memory:
+            runs = self._memory_free(row, setting)
+        return Cell(tuple(sorted(runs, key=lambda r: r.seed)), self.expected(setting))
+
+    def _memory_free(self, row: Row, setting: Setting) -> list[Run]:
+        fits = {
+            s.protocol: runs
+            for (r, s), runs in self._cells.items()
+            if r == row and (s.dataset, s.n_tasks) == (setting.dataset, setting.n_tasks)
+        }
+        if setting.protocol in fits:
+            return fits[setting.protocol]
+        # The replay batch means nothing without a memory, so another protocol may serve if it is the only one.
+        width = dict(setting.protocol).get("width")
+        same = [runs for protocol, runs in fits.items() if dict(protocol).get("width") == width]
+        return same[0] if len(same) == 1 else []
+
+    def expected(self, setting: Setting) -> int:
+        """Runs of a complete cell in this column."""
+        if self._expected is not None:
+            return self._expected
+        if is_paper_setting(setting):
+            return int(reference.settings()["runs"])
+        return self._most.get((setting.dataset, setting.n_tasks, setting.protocol), 0)
+
+    @cached_property
+    def _most(self) -> dict[tuple[str, int, Protocol], int]:
+        most: dict[tuple[str, int, Protocol], int] = defaultdict(int)
+        for (_, s), runs in self._cells.items():
+            key = (s.dataset, s.n_tasks, s.protocol)
+            most[key] = max(most[key], len(runs))
+        return most
+
+    def rows(self, settings: Sequence[Setting], whole: bool = False) -> list[Row]:
+        """The rows of a table over these columns; `whole` adds the paper's methods that have not run.
+
+        A variant gets a row only where its method has no default run in any of the columns: studies of one method
+        have tables of their own.
+        """
+        here = {row for row in self._known_rows if any(self.cell(row, s).n for s in settings)}
+        default = {row.method for row in here if not row.variant}
+        shown = {row for row in here if not row.variant or row.method not in default}
+        if whole:
+            shown |= {Row(m) for m in reference.methods()}
+        return sorted(shown, key=lambda row: row.order)
+
+    @cached_property
+    def _known_rows(self) -> set[Row]:
+        return {row for row, _ in self._cells}
+
+    def variants(self, setting: Setting) -> list[Row]:
+        """Named changes of a method's constants that ran in this column."""
+        return sorted((r for r, s in self._cells if s == setting and r.variant), key=lambda r: r.order)

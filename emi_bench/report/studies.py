@@ -1,0 +1,118 @@
+"""Studies of one method's constants: runs found by the values in their config, not by what a sweep called them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emi_bench import reference
+from emi_bench.report.grid import Cell, Grid, Row, Setting, is_paper_setting
+from emi_bench.report.runs import Run
+
+Point = tuple[Any, ...]
+FLAGS = ("dualnet", "dmi", "rmi", "smi")
+ALPHAS = ("alpha", "alpha_b")
+PROTOTYPES = ("n_proto",)
+METHOD = "emi"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Cells by the values of `keys`, everything else equal. `stand_in` names points served by another method."""
+
+    setting: Setting
+    keys: tuple[str, ...]
+    points: Mapping[Point, Cell]
+    default: Point | None
+    stand_in: Mapping[Point, Row]
+
+
+def _rest(config: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+    return json.dumps({k: v for k, v in config.items() if k not in keys}, sort_keys=True, default=str)
+
+
+def _distance(a: str, b: str) -> int:
+    x, y = json.loads(a), json.loads(b)
+    return sum(x.get(k) != y.get(k) for k in x.keys() | y.keys())
+
+
+def study(grid: Grid, setting: Setting, keys: tuple[str, ...], method: str = METHOD) -> Study | None:
+    """The cells of `method` in one column that differ in `keys` alone, or None where there are not two of them.
+
+    The rest of the config is the default run's where there is one, else the one with the most points. A switch that
+    is off may need other constants to change with it (EMI without DualNet), so for switches the nearest config serves.
+    """
+    groups: dict[str, dict[Point, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    default: tuple[str, Point] | None = None
+    for row in [Row(method), *(r for r in grid.variants(setting) if r.method == method)]:
+        for run in grid.cell(row, setting).runs:
+            if any(k not in run.config for k in keys):
+                continue
+            rest, point = _rest(run.config, keys), tuple(run.config[k] for k in keys)
+            groups[rest][point].append(run)
+            if not row.variant:
+                default = rest, point
+    if not groups:
+        return None
+    base = default[0] if default else max(groups, key=lambda g: (len(groups[g]), g))
+    points = dict(groups[base])
+    if keys == FLAGS:
+        for rest in sorted(groups, key=lambda g: (_distance(g, base), g)):
+            for point, runs in groups[rest].items():
+                if default is None or point != default[1]:
+                    points.setdefault(point, runs)
+    expected = grid.expected(setting)
+    cells = {p: Cell(tuple(sorted(runs, key=lambda r: r.seed)), expected) for p, runs in points.items()}
+    stand_in: dict[Point, Row] = {}
+    nothing = (False,) * len(FLAGS)
+    if keys == FLAGS and nothing not in cells and (ocm := grid.cell(Row("ocm"), setting)).n and len(cells) > 1:
+        # The paper's first ablation row is OCM's own cell (23.7): EMI with everything off is OCM.
+        cells[nothing], stand_in[nothing] = ocm, Row("ocm")
+    if len(cells) < 2:
+        return None
+    return Study(setting, keys, dict(sorted(cells.items())), default[1] if default else None, stand_in)
+
+
+def published(keys: tuple[str, ...]) -> dict[Point, float]:
+    """The paper's value of each point of a study."""
+    place = {FLAGS: "table3", ALPHAS: "table4", PROTOTYPES: "table5"}[keys]
+    kind: type = {FLAGS: bool, ALPHAS: float, PROTOTYPES: int}[keys]
+    frame = reference.studies(place)
+    return {tuple(kind(row[k]) for k in keys): float(row["mean"]) for row in frame.to_dict("records")}
+
+
+def is_study_setting(setting: Setting) -> bool:
+    """Whether this is the column the paper's own studies use (CIFAR-100, M=1k)."""
+    where = reference.settings()["study"]
+    return is_paper_setting(setting) and (setting.dataset, setting.memory) == (where["dataset"], where["memory"])
+
+
+def all_studies(grid: Grid, keys: tuple[str, ...]) -> list[Study]:
+    """The study in every column that has one, the paper's first."""
+    found = [s for setting in grid.settings if (s := study(grid, setting, keys)) is not None]
+    return sorted(found, key=lambda s: not is_study_setting(s.setting))
+
+
+def readings(grid: Grid, setting: Setting, method: str = METHOD) -> list[tuple[Row, Cell, dict[str, Any]]]:
+    """Variants that are no point of the three studies, with what they change against the default run."""
+    base = grid.cell(Row(method), setting)
+    if not base.n:
+        return []
+    config = base.runs[0].config
+    out = []
+    for row in grid.variants(setting):
+        cell = grid.cell(row, setting)
+        if row.method != method or not cell.n:
+            continue
+        mine = cell.runs[0].config
+        changed = {k: mine.get(k) for k in sorted(mine.keys() | config.keys()) if mine.get(k) != config.get(k)}
+        if not any(changed.keys() <= set(keys) for keys in (FLAGS, ALPHAS, PROTOTYPES)) and not _is_ablation(mine):
+            out.append((row, cell, changed))
+    return out
+
+
+def _is_ablation(config: Mapping[str, Any]) -> bool:
+    return any(config.get(flag) is False for flag in FLAGS)

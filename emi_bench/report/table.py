@@ -1,0 +1,114 @@
+"""What a table is before it becomes LaTeX, Markdown or HTML: text, numbers, and the marks on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from emi_bench.report.grid import Summary
+
+DASH = "–"
+DAGGER = "†"
+TIE = 1e-9  #: two means this close are equal: sums of the same numbers in another order
+
+
+@dataclass(frozen=True)
+class Text:
+    """A label in two spellings. `latex` is used as it stands; left empty, `plain` is escaped."""
+
+    plain: str
+    latex: str = ""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number with its marks; `summary` None is a missing cell. `key` says which cell it is, for CSV and HTML."""
+
+    summary: Summary | None
+    key: tuple[tuple[str, str | int | float], ...] = ()
+    best: bool = False
+    second: bool = False
+    digits: int = 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: leading labels, then values. `compete` False keeps it out of bold and underline."""
+
+    labels: tuple[Text, ...]
+    values: tuple[Value, ...]
+    cite: str = ""
+    compete: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """Blocks of lines under grouped columns; a rule between blocks."""
+
+    name: str
+    title: str
+    caption: Text
+    stub: tuple[Text, ...]
+    groups: tuple[tuple[Text, tuple[Text, ...]], ...]
+    blocks: tuple[tuple[Line, ...], ...]
+    wide: bool = False
+
+    @property
+    def lines(self) -> list[Line]:
+        return [line for block in self.blocks for line in block]
+
+    @property
+    def columns(self) -> list[Text]:
+        return [c for _, columns in self.groups for c in columns]
+
+    @property
+    def summaries(self) -> list[Summary]:
+        return [v.summary for line in self.lines for v in line.values if v.summary is not None]
+
+
+def mark_best(blocks: Sequence[Sequence[Line]], higher: bool, across: bool = False) -> tuple[tuple[Line, ...], ...]:
+    """Bold for the best of each column and a mark for the second, on unrounded means, ties together.
+
+    `across` compares over the whole table instead (parameter studies). With fewer than two competitors nobody wins.
+    """
+    lines = [line for block in blocks for line in block]
+    width = max((len(line.values) for line in lines), default=0)
+    pools = [list(range(width))] if across else [[c] for c in range(width)]
+    best: dict[int, list[float]] = {}
+    for pool in pools:
+        means = [
+            s.mean
+            for line in lines
+            if line.compete
+            for c in pool
+            if c < len(line.values) and (s := line.values[c].summary)
+        ]
+        ranked = sorted(means, reverse=higher)
+        if len(ranked) > 1:
+            second = next((m for m in ranked if abs(m - ranked[0]) > TIE), None)
+            for c in pool:
+                best[c] = [ranked[0]] if second is None else [ranked[0], second]
+
+    def marked(value: Value, column: int) -> Value:
+        if value.summary is None or column not in best:
+            return value
+        hit = [abs(value.summary.mean - b) <= TIE for b in best[column]]
+        return replace(value, best=hit[0], second=len(hit) > 1 and hit[1])
+
+    return tuple(
+        tuple(
+            replace(line, values=tuple(marked(v, c) for c, v in enumerate(line.values))) if line.compete else line
+            for line in block
+        )
+        for block in blocks
+    )
+
+
+def number(x: float, digits: int = 1) -> str:
+    """One decimal as printed; no negative zero.
+
+    >>> number(-0.04), number(32.456)
+    ('0.0', '32.5')
+    """
+    text = f"{x:.{digits}f}"
+    return text.lstrip("-") if float(text) == 0 else text

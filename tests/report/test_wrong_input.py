@@ -1,0 +1,143 @@
+"""Input that is odd: what is set aside, what is marked, and what the reader is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from emi_bench.errors import UserError
+from emi_bench.report.grid import ACCURACY, Grid, Row, summarize
+from emi_bench.report.runs import named_variant, read_runs
+from tests.report.synthetic import Cell, digits_runs, grid_cells, run_row, synthetic_runs
+
+
+def kinds(grid: Grid) -> set[str]:
+    return {n.kind for n in grid.notes}
+
+
+def broken(runs: pd.DataFrame, index: int, change) -> pd.DataFrame:  # type: ignore[no-untyped-def]
+    runs = runs.copy()
+    matrix = runs["matrix"].iloc[index].copy()
+    change(matrix)
+    runs["matrix"] = [matrix if i == index else m for i, m in enumerate(runs["matrix"])]
+    return runs
+
+
+def test_clean_input_has_no_notes(digits_frame):
+    assert Grid(digits_frame).notes == []
+
+
+def test_a_frame_without_the_stores_columns_is_refused_with_their_names(digits_frame):
+    with pytest.raises(UserError, match="matrix"):
+        Grid(digits_frame.drop(columns="matrix"))
+
+
+def test_mixed_schema_versions_are_said_and_used(digits_frame):
+    runs = digits_frame.assign(schema_version=[1 + i % 2 for i in range(len(digits_frame))])
+    grid = Grid(runs)
+    assert kinds(grid) == {"schema"}
+    assert len(grid.runs) == len(runs)
+
+
+def test_the_same_run_twice_counts_once(digits_frame):
+    grid = Grid(pd.concat([digits_frame, digits_frame.iloc[:2]]))
+    assert kinds(grid) == {"duplicate"}
+    assert len(grid.runs) == len(digits_frame)
+
+
+def test_two_runs_of_one_cell_and_seed_are_said_and_the_later_counts(digits_frame):
+    again = digits_frame[digits_frame["method"] == "er"].iloc[:1].copy()
+    again["run_id"] = "f" * 64
+    again["finished"] = "2021-01-01T00:00:00+00:00"
+    again["average_accuracy"] = 0.99
+    grid = Grid(pd.concat([again, digits_frame]))
+    assert kinds(grid) == {"duplicate"}
+    assert len(grid.runs) == len(digits_frame)
+    assert "f" * 64 in {r.run_id for r in grid.runs}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m.__setitem__((2, 1), np.nan), "is not a number"),
+        (lambda m: m.__setitem__(2, np.nan), "no row for task 3"),
+        (lambda m: m.__setitem__((4, 0), 57.1), "outside 0-1"),
+    ],
+)
+def test_a_broken_matrix_is_set_aside_and_its_cell_is_partial(digits_frame, change, words):
+    index = int(np.flatnonzero(digits_frame["method"] == "er")[0])
+    grid = Grid(broken(digits_frame, index, change))
+    assert kinds(grid) == {"incomplete"}
+    assert words in grid.notes[0].text
+    assert "er digits M=50" in grid.notes[0].text
+    summary = summarize(grid.cell(Row("er"), grid.settings[0]), ACCURACY)
+    assert summary is not None
+    assert (summary.n, summary.expected, summary.partial) == (2, 3, True)
+
+
+def test_offline_needs_only_its_last_row():
+    runs = synthetic_runs(grid_cells(["offline", "er"], [("digits", 5, 50)]), range(2))
+    assert Grid(runs).notes == []
+    lost = broken(runs, int(np.flatnonzero(runs["method"] == "offline")[0]), lambda m: m.__setitem__(4, np.nan))
+    assert "incomplete" in kinds(Grid(lost))
+
+
+def test_one_seed_only_has_no_spread_and_is_said():
+    grid = Grid(digits_runs(range(1)))
+    assert kinds(grid) == {"one-seed"}
+    summary = summarize(grid.cell(Row("er"), grid.settings[0]), ACCURACY)
+    assert summary is not None
+    assert np.isnan(summary.spread)
+
+
+def test_unknown_methods_are_kept_and_named(digits_frame):
+    grid = Grid(digits_frame.assign(method=digits_frame["method"].replace("er", "er_of_mine")))
+    assert kinds(grid) == {"unknown-method"}
+    assert Row("er_of_mine") in grid.rows(grid.settings)
+
+
+def test_other_data_under_one_name_is_said(digits_frame):
+    grid = Grid(digits_frame.assign(data_fingerprint=[f"f{i % 2}" for i in range(len(digits_frame))]))
+    assert "fingerprint" in kinds(grid)
+
+
+def test_other_class_orders_for_one_seed_are_said(digits_frame):
+    orders = [
+        list(range(10)) if m == "er" else o
+        for m, o in zip(digits_frame["method"], digits_frame["class_order"], strict=True)
+    ]
+    assert "unpaired" in kinds(Grid(digits_frame.assign(class_order=orders)))
+
+
+def test_runs_of_one_cell_with_other_constants_are_said(digits_frame):
+    odd = (digits_frame["method"] == "er") & (digits_frame["seed"] == 1)
+    configs = [c | {"lr": 0.3} if o else c for o, c in zip(odd, digits_frame["config"], strict=True)]
+    assert "config" in kinds(Grid(digits_frame.assign(config=configs)))
+
+
+def test_protocols_of_one_data_set_stand_apart(digits_frame):
+    cell = Cell("er", "digits", 5, 50)
+    odd = {"n_tasks": 5, "batch": 10, "replay_batch": 64, "width": 4, "precision": "fp32"}
+    other = pd.DataFrame([run_row(cell, s, protocol=odd, run_id=f"{s:064d}") for s in range(3)])
+    grid = Grid(pd.concat([digits_frame, other]))
+    assert kinds(grid) == {"protocol"}
+    assert len(grid.settings) == 3
+
+
+def test_a_default_run_named_by_a_sweep_is_the_default_and_a_nameless_change_is_not():
+    assert named_variant("full", "emi-bench run --method emi --dataset digits --seed 1") == ""
+    assert named_variant("", "emi-bench run --method emi --set n_proto=3 --seed 1") == "n_proto=3"
+    assert named_variant("np3", "emi-bench run --method emi --set n_proto=3") == "np3"
+    assert named_variant("kept", "") == "kept"
+    emi = Cell("emi", "digits", 5, 50)
+    runs, _ = read_runs(synthetic_runs([replace(emi, variant="full")], range(2)))
+    assert {r.variant for r in runs} == {""}
+
+
+def test_an_empty_store_makes_an_empty_grid():
+    grid = Grid(digits_runs(range(1)).iloc[:0])
+    assert grid.settings == []
+    assert grid.notes == []
