@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,8 +21,8 @@ from emi_bench.report.tables import all_tables
 from tests.report.synthetic import digits_runs, grid_cells, run_row, synthetic_runs
 
 
-def by_name(grid: Grid, **options: object) -> dict[str, Table]:
-    return {t.name: t for t in all_tables(grid, **options)}  # type: ignore[arg-type]
+def by_name(grid: Grid, **options: Any) -> dict[str, Table]:
+    return {t.name: t for t in all_tables(grid, **options)}
 
 
 def metric_by_pandas(rows: pd.DataFrame, metric: str) -> pd.Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ def kinds(grid: Grid) -> set[str]:
     return {n.kind for n in grid.notes}
 
 
-def broken(runs: pd.DataFrame, index: int, change) -> pd.DataFrame:  # type: ignore[no-untyped-def]
+def broken(runs: pd.DataFrame, index: int, change: Callable[[np.ndarray], None]) -> pd.DataFrame:
     runs = runs.copy()
     matrix = runs["matrix"].iloc[index].copy()
     change(matrix)

@@ -1,0 +1,148 @@
+"""Published against ours, and the paper's sentences against its own tables."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from emi_bench import reference
+from emi_bench.report.claims import CHECKS, check_claims
+from emi_bench.report.compare import by_method, comparisons, comparisons_csv, headline, tally, verdict
+from emi_bench.report.grid import Grid
+from tests.report.synthetic import Cell, digits_runs, grid_cells, matrix_of, synthetic_runs
+
+CONTRADICTIONS = {
+    "margin-cifar10", "over-ocm-2k", "over-ocm-cifar100", "over-onpro-cifar100", "tiny-small-buffer", "onpro-tiny",
+    "mi-forgetting", "dualnet-gain", "synergy", "alpha-zero", "cost-unit", "cifar100-test", "scr-pcr-rows",
+}  # fmt: skip
+
+
+def test_reference_holds_all_cells_of_the_paper_with_source_and_protocol():
+    v = reference.values(source=reference.PAPER)
+    assert len(v[v["metric"] == "average_accuracy"]) == 15 * 9
+    assert len(v[v["metric"] == "forgetting"]) == 13 * 9
+    assert [len(reference.studies(f"table{i}")) for i in (3, 4, 5, 6)] == [7, 16, 5, 6]
+    assert set(reference.values()["source"]) == set(reference.sources())
+    assert all(s["protocol"] and s["title"] for s in reference.sources().values())
+    assert set(v["method"]) == set(reference.methods())
+
+
+def test_a_cell_may_have_several_sources():
+    v = reference.values("average_accuracy")
+    cell = v[(v["method"] == "ocm") & (v["dataset"] == "cifar100") & (v["memory"] == 1000)]
+    assert dict(zip(cell["source"], cell["mean"], strict=True)) == {
+        "emi_paper": 23.7, "ocm2022": 28.1, "libcontinual": 28.6,
+    }  # fmt: skip
+
+
+def test_comparison_numbers_are_those_of_scipy(paper_runs, paper_grid):
+    found = comparisons(paper_grid)
+    default = paper_runs[paper_runs["variant"] == ""]
+    judged = 0
+    for c in found:
+        if c.place not in ("table1", "table2") or c.n < 3:
+            continue
+        memory = 0 if c.method in ("finetune", "offline") else c.memory
+        hits = default[
+            (default["method"] == c.method) & (default["dataset"] == c.dataset) & (default["memory"] == memory)
+        ]
+        x = hits[c.metric].to_numpy() * 100
+        low, high = stats.t.interval(0.95, len(x) - 1, x.mean(), stats.sem(x))
+        assert (c.mean, c.low, c.high) == pytest.approx((x.mean(), low, high))
+        inside = low - 0.05 <= c.published <= high + 0.05
+        assert c.verdict == ("agrees" if inside else "above" if x.mean() > c.published else "below")
+        welch = stats.ttest_ind_from_stats(
+            x.mean(), x.std(ddof=1), len(x), c.published, c.published_std, 10, equal_var=False
+        )
+        assert (c.welch_low <= 0 <= c.welch_high) == (welch.pvalue >= 0.05)
+        if c.metric == "forgetting":
+            assert c.other == pytest.approx(hits["forgetting_raptor"].mean() * 100)
+        judged += 1
+    assert judged > 50
+
+
+def test_cells_that_did_not_run_say_so_and_are_counted(paper_grid):
+    found = comparisons(paper_grid)
+    tiny = [c for c in found if c.dataset == "tinyimagenet" and c.place == "table1"]
+    # fine-tune and offline ran on no Tiny column either
+    assert {c.verdict for c in tiny} == {"not run"}
+    counts = tally(found)
+    assert sum(counts.values()) == len(found)
+    assert str(counts["agrees"]) in headline(found) or counts["agrees"] == 0
+    assert sum(by_method(found)["emi"].values()) == 18
+
+
+def test_too_few_runs_give_no_verdict():
+    grid = Grid(synthetic_runs(grid_cells(["er"], [("cifar10", 5, 200)]), range(2)))
+    (cell,) = [c for c in comparisons(grid) if c.method == "er" and c.place == "table1" and c.n]
+    assert cell.verdict == "too few runs"
+    assert verdict(10.0, 0, np.nan, np.nan) == "not run"
+
+
+def test_other_sources_stand_beside_the_paper(paper_grid):
+    found = [c for c in comparisons(paper_grid) if c.method == "ocm" and c.memory == 1000 and c.dataset == "cifar100"
+             and c.metric == "average_accuracy"]  # fmt: skip
+    assert {c.source for c in found if c.place != "table3"} == {"emi_paper", "ocm2022", "libcontinual"}
+    assert len({c.mean for c in found}) == 1
+
+
+def test_a_grid_that_is_not_the_papers_is_compared_with_nothing(digits_grid):
+    assert comparisons(digits_grid) == []
+
+
+def test_the_csv_holds_every_comparison(paper_grid):
+    found = comparisons(paper_grid)
+    frame = pd.read_csv(io.StringIO(comparisons_csv(found)))
+    assert len(frame) == len(found)
+    assert frame["delta"].dropna().to_numpy() == pytest.approx([c.delta for c in found if c.n])
+
+
+def test_the_papers_contradictions_are_found_and_no_others(paper_grid):
+    checked = {c.id: c for c in check_claims(paper_grid)}
+    assert {i for i, c in checked.items() if c.paper == "contradicts itself"} == CONTRADICTIONS
+    assert {i for i, c in checked.items() if c.paper == "not in a table"} == {"first-task"}
+    assert len(checked) == len(reference.claims()) >= 25
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ("margin-cifar10", "CIFAR-10 M=0.5k: +4.0 over OCM (printed +4.6)"),
+        ("over-ocm-2k", "+10.1 over OCM (printed +11.1)"),
+        ("onpro-tiny", "16.2 (printed 16.8)"),
+        ("dualnet-gain", "+3.1 (printed +2.9)"),
+        ("scr-pcr-rows", "5 of 9 means equal"),
+        ("synergy", "together +5.2, the sum of each alone +5.6"),
+    ],
+)
+def test_a_contradiction_says_what_the_tables_give(paper_grid, claim, words):
+    (checked,) = [c for c in check_claims(paper_grid) if c.id == claim]
+    assert any(words in p.text for p in checked.paper_parts if p.ok is False)
+
+
+def test_without_runs_no_claim_is_judged_on_ours():
+    checked = check_claims(Grid(digits_runs(range(1)).iloc[:0]))
+    assert {c.ours for c in checked} == {"not enough runs", "not about results"}
+
+
+def test_claims_hold_or_fail_by_our_runs():
+    cells = grid_cells(["emi", "onpro", "ocm"], [("cifar100", 10, 2000)])
+    runs = synthetic_runs(cells, range(5))
+    good = {c.id: c for c in check_claims(Grid(runs))}
+    assert good["over-onpro-2k"].ours == "holds"
+    assert good["best-everywhere"].ours == "not enough runs"
+    worse = [matrix_of(Cell("emi", "cifar100", 10, 2000, shift=-0.3), s) for s in range(5)]
+    emi = runs["method"] == "emi"
+    runs.loc[emi, "average_accuracy"] = [m[-1].mean() for m in worse]
+    bad = {c.id: c for c in check_claims(Grid(runs))}
+    assert bad["over-onpro-2k"].ours == "does not hold here"
+    assert bad["best-everywhere"].ours == "does not hold here"
+
+
+def test_every_claim_has_a_check_that_exists():
+    assert {c["check"] for c in reference.claims()} - {"fact"} <= set(CHECKS)
+    assert len({c["id"] for c in reference.claims()}) == len(reference.claims())
