@@ -1,0 +1,226 @@
+"""From a store to a folder of tables, figures and one page. The thin layer that touches files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from emi_bench import reference
+from emi_bench.errors import UserError
+from emi_bench.report.claims import Checked, check_claims
+from emi_bench.report.compare import Comparison, comparisons, comparisons_csv, headline
+from emi_bench.report.figures import FeatureFinder, all_figures, save, small_png
+from emi_bench.report.grid import ACCURACY, FORGETTING, FORGETTING_RAPTOR, SPREADS, Grid, Metric, Spread
+from emi_bench.report.latex import latex_table, preview
+from emi_bench.report.page import render
+from emi_bench.report.page.render import Content, Picture
+from emi_bench.report.plain import csv_table, markdown_table
+from emi_bench.report.statistics import Difference, differences, focus, overall
+from emi_bench.report.table import Table
+from emi_bench.report.tables import all_tables
+
+PARTS = ("tables", "figures", "html")
+FORGETTINGS: dict[str, Metric] = {"paper": FORGETTING, "raptor": FORGETTING_RAPTOR}
+#: Figures that the page embeds: those that answer a question of their own; heat maps are drawn by the page itself.
+PAGE_LIMIT = 1_000_000
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Report:
+    """What was written, and what the reader must know."""
+
+    out: Path
+    grid: Grid
+    files: list[Path] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def open_first(self) -> Path:
+        """The file a person looks at first."""
+        page = self.out / "index.html"
+        return page if page in self.files else self.files[0] if self.files else self.out
+
+
+def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
+    """Refuse an option that does not exist, with the list."""
+    if value not in list(known):
+        raise UserError(f"unknown {kind} '{value}'", hint=f"choose from {', '.join(known)}")
+
+
+def expected_runs(sweeps: Sequence[Path]) -> int | None:
+    """Seeds the sweeps plan for every cell, where they say so: `seeds: 10`, or a list of them."""
+    counts = []
+    for path in sweeps:
+        if not path.is_file():
+            raise UserError(f"no such sweep: {path}", hint="give a YAML file, e.g. sweeps/table1.yaml")
+        seeds = (yaml.safe_load(path.read_text("utf-8")) or {}).get("seeds")
+        counts.append(len(seeds) if isinstance(seeds, list) else seeds)
+    known = [c for c in counts if isinstance(c, int)]
+    return max(known) if known else None
+
+
+def wanted_tables(sweeps: Sequence[Path]) -> set[str] | None:
+    """The tables the sweeps say they serve (`report: [table1, table2]`), or None for all."""
+    names: set[str] = set()
+    for path in sweeps:
+        told = (yaml.safe_load(path.read_text("utf-8")) or {}).get("report")
+        if told is None:
+            return None
+        names |= {str(told)} if isinstance(told, str) else {str(t) for t in told}
+    return names or None
+
+
+def build(
+    results_path: str | Path,
+    out: str | Path,
+    sweeps: Sequence[Path] = (),
+    only: Sequence[str] = PARTS,
+    spread: Spread = "std",
+    forgetting: str = "paper",
+    underline: bool = True,
+    progress: Progress = lambda _: None,
+) -> Report:
+    """Read a store and write the report. Works on half-finished sweeps; an empty store makes a page that says so."""
+    from emi_bench import load_runs
+
+    progress("reading the results")
+    runs = load_runs(results_path)
+    return build_from(runs, out, sweeps, only, spread, forgetting, underline, progress, _features(results_path))
+
+
+def build_from(
+    runs: pd.DataFrame,
+    out: str | Path,
+    sweeps: Sequence[Path] = (),
+    only: Sequence[str] = PARTS,
+    spread: Spread = "std",
+    forgetting: str = "paper",
+    underline: bool = True,
+    progress: Progress = lambda _: None,
+    features: FeatureFinder | None = None,
+) -> Report:
+    """The same from a frame of runs."""
+    for part in only:
+        check_choice("part", part, PARTS)
+    check_choice("spread", spread, SPREADS)
+    check_choice("forgetting", forgetting, FORGETTINGS)
+    sweeps = [Path(s) for s in sweeps]
+    grid = Grid(runs, expected_runs(sweeps))
+    report = Report(Path(out), grid)
+    tables = all_tables(grid, spread, FORGETTINGS[forgetting])
+    names = wanted_tables(sweeps)
+    if names is not None:
+        tables = [t for t in tables if t.name in names or not t.name.startswith("table")]
+    if "tables" in only:
+        progress("writing the tables")
+        _write_tables(report, tables, underline)
+    ours = focus(grid, ACCURACY)
+    compared = comparisons(grid)
+    found = differences(grid, grid.settings, ACCURACY, ours) if ours else []
+    claims = check_claims(grid) if grid.paper_settings else []
+    if "tables" in only:
+        _write(report, "paper_vs_ours.csv", comparisons_csv(compared), when=bool(compared))
+        _write(report, "differences.csv", _differences_csv(found), when=bool(found))
+        _write(report, "claims.csv", _claims_csv(claims), when=bool(claims))
+        _write(report, "notes.md", _notes(grid, compared))
+    pictures: list[Picture] = []
+    if "figures" in only:
+        for drawing in all_figures(grid, features):
+            progress(f"drawing {drawing.name}")
+            report.files += save(drawing, report.out / "figures")
+            if not drawing.name.startswith("matrices_") or not grid.paper_settings:
+                png = small_png(report.out / "figures" / f"{drawing.name}.png")
+                pictures.append(Picture(drawing.name, drawing.title, drawing.caption, png))
+    if "html" in only:
+        progress("writing the page")
+        settings = grid.paper_settings or grid.other_settings
+        content = Content(tables, compared, found, overall(grid, settings, ACCURACY), claims, _fitting(pictures), spread)
+        _write(report, "index.html", render(grid, content))
+    report.lines = summary_lines(grid, compared)
+    return report
+
+
+def _features(results: str | Path) -> FeatureFinder | None:
+    """Features that runs left beside a local store."""
+    folder = Path(str(results)) / "_features"
+    if "://" in str(results) or not folder.is_dir():
+        return None
+
+    def find(run_id: str) -> pd.DataFrame | None:
+        path = folder / f"{run_id}.parquet"
+        return pd.read_parquet(path) if path.is_file() else None
+
+    return find
+
+
+def _fitting(pictures: list[Picture]) -> list[Picture]:
+    """As many as keep the page small, in order."""
+    kept, size = [], 0
+    for p in pictures:
+        if size + len(p.png) <= PAGE_LIMIT:
+            kept.append(p)
+            size += len(p.png)
+    return kept
+
+
+def _write(report: Report, name: str, text: str, when: bool = True) -> None:
+    if not when:
+        return
+    path = report.out / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
+    report.files.append(path)
+
+
+def _write_tables(report: Report, tables: Sequence[Table], underline: bool) -> None:
+    for table in tables:
+        _write(report, f"tables/{table.name}.tex", latex_table(table, underline))
+        _write(report, f"tables/{table.name}.csv", csv_table(table))
+        _write(report, f"tables/{table.name}.md", markdown_table(table))
+    _write(report, "tables/preview.tex", preview([t.name for t in tables]), when=bool(tables))
+    _write(report, "tables/references.bib", reference.text("references.bib"), when=bool(tables))
+
+
+def _rows_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _differences_csv(found: Sequence[Difference]) -> str:
+    header = ["dataset", "memory", "ours", "other", "n", "paired", "mean", "low", "high", "wins", "improvement", "p", "p_holm"]
+    return _rows_csv(header, (
+        [d.setting.dataset, d.setting.memory, d.ours.title, d.other.title, d.n, d.paired, repr(d.mean), repr(d.low),
+         repr(d.high), d.wins, repr(d.improvement), repr(d.p), repr(d.p_holm)] for d in found
+    ))  # fmt: skip
+
+
+def _claims_csv(claims: Sequence[Checked]) -> str:
+    header = ["id", "quote", "its_tables", "our_runs", "paper_numbers", "our_numbers"]
+    join = lambda parts: "; ".join(p.text for p in parts)  # noqa: E731
+    return _rows_csv(header, ([c.id, c.quote, c.paper, c.ours, join(c.paper_parts), join(c.our_parts)] for c in claims))
+
+
+def _notes(grid: Grid, compared: list[Comparison]) -> str:
+    lines = ["# Notes on this report", "", *(f"- {line}" for line in summary_lines(grid, compared))]
+    return "\n".join([*lines, ""])
+
+
+def summary_lines(grid: Grid, compared: list[Comparison]) -> list[str]:
+    """What a person should know before reading on."""
+    if not grid.runs:
+        return ["the store holds no runs: `emi-bench demo` makes some in minutes, `emi-bench sweep sweeps/table1.yaml` all"]
+    lines = [f"{len(grid.runs)} runs in {len(grid.settings)} settings"]
+    if any(c.n for c in compared):
+        lines.append(headline(compared))
+    return lines + [note.text for note in grid.notes]

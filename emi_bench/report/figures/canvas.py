@@ -1,0 +1,128 @@
+"""How a figure looks and how it is kept: one style, one colour a method, the same bytes for the same input."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from emi_bench import reference
+from emi_bench.report.grid import Row
+
+WIDE, NARROW = 7.16, 3.5  #: inches, a page and a column
+
+#: Colour, marker, line of each method: Okabe-Ito and Tol's muted, told apart without colour by the marker.
+LOOKS: dict[str, tuple[str, str, str]] = {
+    "finetune": ("#8c8c8c", "", ":"), "offline": ("#404040", "", "--"), "agem": ("#b0a98f", "v", "-"),
+    "er": ("#56b4e9", "o", "-"), "mir": ("#0072b2", "s", "-"), "gss": ("#88ccee", "^", "-"),
+    "aser": ("#332288", "D", "-"), "gdumb": ("#999933", "P", "-"), "dvc": ("#117733", "X", "-"),
+    "scr": ("#009e73", "<", "-"), "pcr": ("#aa4499", ">", "-"), "ssd": ("#cc79a7", "h", "-"),
+    "ocm": ("#e69f00", "p", "-"), "onpro": ("#882255", "d", "-"), "emi": ("#d62718", "*", "-"),
+}  # fmt: skip
+SPARE = [
+    ("#4477aa", "1", "-"),
+    ("#228833", "2", "-"),
+    ("#aa3377", "3", "-"),
+    ("#666633", "4", "-"),
+    ("#225566", "+", "-"),
+]
+
+
+def look(row: Row) -> dict[str, Any]:
+    """Line keywords of a row: the same in every figure; ours drawn last and thicker. A stranger's hangs on its name."""
+    if row.method in LOOKS and not row.variant:
+        colour, marker, line = LOOKS[row.method]
+    else:
+        colour, marker, line = SPARE[sum(map(ord, row.method + row.variant)) % len(SPARE)]
+    ours = row.role == "ours"
+    return {"color": colour, "marker": marker, "linestyle": line, "linewidth": 2.0 if ours else 1.1,
+            "markersize": 6.0 if ours else 3.2, "zorder": 5 if ours else 3}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure, what it shows, and the tidy data behind it."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+    data: pd.DataFrame
+
+
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, layout: Any = "constrained", **kw: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure in our style with its axes as a flat list. `layout` None where the maker places its panels itself."""
+    with as_file(files(__package__) / "paper.mplstyle") as style:
+        mpl.rcParams.update(mpl.rc_params_from_file(style, use_default_template=False))
+    figure = Figure(figsize=(width, height), layout=layout)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **kw)
+    return figure, list(axes.ravel())
+
+
+def one_legend(figure: Figure, axes: Sequence[Axes], columns: int = 8) -> None:
+    """One legend below all panels, each label once, in the order of the rows of the tables."""
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    titles = {info.title: info.order for info in reference.methods().values()}
+    labels = sorted(handles, key=lambda name: titles.get(name, len(titles) - 1.5))
+    figure.legend([handles[n] for n in labels], labels, loc="outside lower center", ncols=min(columns, len(labels)))
+
+
+def hide_spare(axes: Sequence[Axes], used: int) -> None:
+    """Panels without content vanish."""
+    for ax in axes[used:]:
+        ax.set_visible(False)
+
+
+def save(drawing: Drawing, folder: Path) -> list[Path]:
+    """PDF, PNG and CSV under `folder`; no dates inside, so that the same input gives the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{drawing.name}.{kind}" for kind in ("pdf", "png", "csv")]
+    engine = drawing.figure.get_layout_engine()
+    if engine is not None:
+        # Once is enough: left in place, the engine would lay out and draw again for each of the files.
+        engine.execute(drawing.figure)
+        drawing.figure.set_layout_engine(None)
+    dates = {"CreationDate": None, "ModDate": None, "Producer": "emi-bench", "Creator": "emi-bench"}
+    drawing.figure.savefig(paths[0], metadata=dates)
+    drawing.figure.savefig(paths[1], metadata={"Software": None})
+    drawing.data.to_csv(paths[2], index=False, lineterminator="\n")
+    return paths
+
+
+def small_png(path: Path, width: int = 1100) -> bytes:
+    """A kept PNG with 128 colours and fewer pixels, for the page."""
+    with Image.open(path) as image:
+        rgb = image.convert("RGB")
+        if rgb.width > width:
+            rgb = rgb.resize((width, round(rgb.height * width / rgb.width)), Image.Resampling.LANCZOS)
+        out = io.BytesIO()
+        rgb.quantize(128, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    return out.getvalue()
+
+
+def task_ticks(n_tasks: int) -> list[int]:
+    """
+    >>> task_ticks(5), task_ticks(100)
+    ([1, 2, 3, 4, 5], [1, 20, 40, 60, 80, 100])
+    """
+    if n_tasks <= 6:
+        return list(range(1, n_tasks + 1))
+    step = next(s for s in (2, 5, 10, 20, 50, 100) if n_tasks / s <= 6)
+    return [1, *(int(t) for t in np.arange(step, n_tasks + 1, step))]

@@ -1,0 +1,60 @@
+"""Incremental accuracy: the mean over the tasks seen so far, after each task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, look, new_figure, one_legend, task_ticks
+from emi_bench.report.grid import Grid, Setting, dataset_title, memory_title
+
+
+def incremental(grid: Grid) -> Iterator[Drawing]:
+    """One panel per data set and memory, a band of one sample standard deviation, ours last and thicker."""
+    shown = [s for s in grid.paper_settings if any(grid.cell(r, s).n for r in grid.rows([s]))]
+    for name, settings in (("incremental_accuracy", shown), ("incremental_accuracy_own", grid.other_settings)):
+        if settings:
+            yield _draw(grid, settings, name if grid.paper_settings else "incremental_accuracy")
+
+
+def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
+    columns = min(3, len(settings))
+    rows = -(-len(settings) // columns)
+    width = WIDE if columns > 1 else 4.2
+    figure, axes = new_figure(width, 0.45 + 2.0 * rows if columns > 1 else 3.2, rows, columns)
+    records = []
+    for ax, setting in zip(axes, settings, strict=False):
+        tasks = np.arange(1, setting.n_tasks + 1)
+        for row in grid.rows([setting]):
+            cell = grid.cell(row, setting)
+            curves = cell.curves()
+            style = look(row)
+            if row.method == "offline":
+                ax.axhline(curves[:, -1].mean(), label=row.title, color=style["color"], linestyle="--", linewidth=1)
+                records.append((setting, row, [setting.n_tasks], curves[:, -1:], cell.n))
+                continue
+            mean = curves.mean(axis=0)
+            marker = style.pop("marker") if setting.n_tasks <= 20 else style.pop("marker") and ""
+            ax.plot(tasks, mean, label=row.title, marker=marker, **style)
+            if cell.n > 1:
+                std = curves.std(axis=0, ddof=1)
+                ax.fill_between(tasks, mean - std, mean + std, color=style["color"], alpha=0.15, linewidth=0)
+            records.append((setting, row, list(tasks), curves, cell.n))
+        ax.set_title(f"{dataset_title(setting.dataset)} ({memory_title(setting.memory)})")
+        ax.set_xticks(task_ticks(setting.n_tasks))
+        ax.set_ylim(bottom=0)
+    hide_spare(axes, len(settings))
+    for ax in axes[max(0, len(settings) - columns) : len(settings)]:
+        ax.set_xlabel("Tasks observed")
+    for ax in axes[::columns]:
+        ax.set_ylabel("Accuracy (%)")
+    one_legend(figure, axes[: len(settings)])
+    data = pd.DataFrame(
+        {"dataset": s.dataset, "memory": s.memory, "method": r.method, "variant": r.variant, "after_task": t,
+         "mean": values[:, i].mean(), "std": values[:, i].std(ddof=1) if n > 1 else np.nan, "n": n}
+        for s, r, tasks, values, n in records for i, t in enumerate(tasks)
+    )  # fmt: skip
+    caption = "Mean accuracy over the tasks observed so far; bands are one sample standard deviation over the runs."
+    return Drawing(name, "Incremental accuracy", caption, figure, data)

@@ -1,0 +1,105 @@
+"""Accuracy matrices as heat maps, and what one method keeps that another loses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, new_figure, task_ticks
+from emi_bench.report.grid import ACCURACY, Grid, Row, Setting, dataset_title, memory_title
+from emi_bench.report.statistics import focus
+
+Matrix = NDArray[np.float64]
+
+
+def mean_matrix(grid: Grid, row: Row, setting: Setting) -> Matrix:
+    """Mean over the runs, percent, (T,T), NaN above the diagonal."""
+    return np.asarray(np.mean([r.matrix for r in grid.cell(row, setting).runs], axis=0) * 100)
+
+
+def heat_maps(grid: Grid) -> Iterator[Drawing]:
+    """One figure a column: every method, then the difference of ours and OCM (or the best other)."""
+    for setting in grid.settings:
+        rows = [r for r in grid.rows([setting]) if r.method != "offline"]
+        if rows:
+            yield _draw(grid, setting, rows)
+
+
+def rival_of(grid: Grid, ours: Row, setting: Setting, rows: list[Row]) -> Row | None:
+    """OCM, on which EMI is built; without it the best of the others."""
+    others = [r for r in rows if r != ours and r.role != "bound"]
+    if Row("ocm") in others:
+        return Row("ocm")
+    return max(others, key=lambda r: float(grid.cell(r, setting).sample(ACCURACY).mean()), default=None)
+
+
+def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
+    ours = focus(grid, ACCURACY)
+    rival = rival_of(grid, ours, setting, rows) if ours in rows and ours is not None else None
+    panels: list[tuple[str, Matrix, bool]] = [(r.title, mean_matrix(grid, r, setting), False) for r in rows]
+    if ours is not None and rival is not None:
+        gap = mean_matrix(grid, ours, setting) - mean_matrix(grid, rival, setting)
+        panels.append((f"{ours.title} − {rival.title}", gap, True))
+    columns = min(5, len(panels))
+    lines = -(-len(panels) // columns)
+    width, height = WIDE * max(columns, 3) / 5, 1.55 * lines + 0.3
+    # Placed by hand: the constrained engine takes most of a figure's time with so many panels.
+    figure, axes = new_figure(width, height, lines, columns, layout=None)
+    figure.subplots_adjust(0.5 / width, 0.4 / height, 1 - 0.7 / width, 1 - 0.22 / height, wspace=0.15, hspace=0.42)
+    for ax, (title, values, difference) in zip(axes, panels, strict=False):
+        _panel(ax, title, values, difference)
+    hide_spare(axes, len(panels))
+    for i, ax in enumerate(axes[: len(panels)]):
+        if i % columns:
+            ax.set_yticklabels([])
+    for ax in axes[::columns]:
+        ax.set_ylabel("After task")
+    for ax in axes[max(0, len(panels) - columns) : len(panels)]:
+        ax.set_xlabel("Task")
+    plain = [ax for ax, p in zip(axes, panels, strict=False) if not p[2]]
+    side = figure.add_axes((1 - 0.62 / width, 0.4 / height, 0.09 / width, 1 - 0.62 / height))
+    bar = figure.colorbar(plain[0].images[0], cax=side)
+    bar.set_label("Accuracy (%)")
+    bar.outline.set_visible(False)
+    name = f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}"
+    caption = (
+        "Mean accuracy on each task (column) after each task (row); the last panel is a difference, blue above zero."
+    )
+    return Drawing(
+        f"matrices_{setting.slug}", f"Accuracy matrices: {name}", caption, figure, _data(grid, setting, rows)
+    )
+
+
+def _panel(ax: Axes, title: str, values: Matrix, difference: bool) -> None:
+    t = len(values)
+    limit = max(1.0, float(np.nanmax(np.abs(values)))) if difference else 100.0
+    colours = mpl.colormaps["RdBu" if difference else "viridis"]
+    ax.imshow(values, cmap=colours, vmin=-limit if difference else 0, vmax=limit, interpolation="nearest",
+              aspect="equal", extent=(0.5, t + 0.5, t + 0.5, 0.5))  # fmt: skip
+    ax.set_title(title)
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    ticks = [k for k in task_ticks(t) if t <= 6 or k in (1, t // 2, t)] or [1, t]
+    ax.set_xticks(ticks)
+    ax.set_yticks(ticks)
+    if t <= 6:
+        for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
+            v = float(values[i, j])
+            dark = abs(v) > 0.6 * limit if difference else v < 60
+            text = f"{round(v):+d}" if difference and round(v) else f"{abs(v):.0f}"
+            ax.text(j + 1, i + 1, text, ha="center", va="center", fontsize=5.5, color="white" if dark else "black")
+
+
+def _data(grid: Grid, setting: Setting, rows: list[Row]) -> pd.DataFrame:
+    parts = []
+    for row in rows:
+        m = mean_matrix(grid, row, setting)
+        after, task = np.nonzero(~np.isnan(m))
+        part = pd.DataFrame({"after_task": after + 1, "task": task + 1, "mean": m[after, task].round(6)})
+        parts.append(part.assign(method=row.method, variant=row.variant, n=grid.cell(row, setting).n))
+    return pd.concat(parts, ignore_index=True)

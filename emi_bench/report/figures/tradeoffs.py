@@ -1,0 +1,83 @@
+"""What accuracy costs: in memory and in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import pandas as pd
+
+from emi_bench.report.figures.canvas import WIDE, Drawing, look, new_figure, one_legend
+from emi_bench.report.grid import ACCURACY, TIME, Grid, Setting, dataset_title, memory_title, summarize
+
+
+def _families(grid: Grid) -> list[list[Setting]]:
+    """Columns of one data set and protocol, small memory first."""
+    return [list(g) for _, g in groupby(grid.settings, key=lambda s: (s.dataset, s.n_tasks, s.protocol))]
+
+
+def memory(grid: Grid) -> Iterator[Drawing]:
+    """Accuracy against memory, where a data set has two or more sizes."""
+    families = [f for f in _families(grid) if len(f) > 1]
+    if not families:
+        return
+    figure, axes = new_figure(WIDE if len(families) > 1 else 4.2, 2.9, 1, len(families))
+    records = []
+    for ax, family in zip(axes, families, strict=True):
+        for row in grid.rows(family):
+            found = [(s.memory, x) for s in family if (x := summarize(grid.cell(row, s), ACCURACY))]
+            style = look(row)
+            xs, means = [m for m, _ in found], [x.mean for _, x in found]
+            spreads = [0.0 if x.spread != x.spread else x.spread for _, x in found]
+            ax.errorbar(xs, means, yerr=spreads, label=row.title, elinewidth=0.7, **style)
+            records += [
+                {"dataset": family[0].dataset, "memory": m, "method": row.method, "variant": row.variant,
+                 "mean": x.mean, "std": x.spread, "n": x.n} for m, x in found
+            ]  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_xticks([s.memory for s in family], [memory_title(s.memory).removeprefix("M=") for s in family])
+        ax.minorticks_off()
+        ax.set_ylim(bottom=0)
+        ax.set_title(dataset_title(family[0].dataset))
+        ax.set_xlabel("Memory (images)")
+    axes[0].set_ylabel("Average accuracy (%)")
+    one_legend(figure, axes)
+    caption = "Average accuracy after the last task against memory size; bars are one sample standard deviation."
+    yield Drawing("memory", "Accuracy and memory", caption, figure, pd.DataFrame(records))
+
+
+def cost(grid: Grid) -> Iterator[Drawing]:
+    """Accuracy against time per training batch, at the largest memory of each data set."""
+    settings = [f[-1] for f in _families(grid)]
+    records: list[dict[str, Any]] = [
+        {"dataset": s.dataset, "memory": s.memory, "method": row.method, "variant": row.variant, "accuracy": acc.mean,
+         "accuracy_std": acc.spread, "ms_per_batch": ms.mean, "ms_std": ms.spread, "n": acc.n,
+         "_row": row, "_setting": s}
+        for s in settings for row in grid.rows([s]) if row.method != "offline"
+        if (acc := summarize(grid.cell(row, s), ACCURACY)) and (ms := summarize(grid.cell(row, s), TIME))
+    ]  # fmt: skip
+    shown = [s for s in settings if any(r["_setting"] == s for r in records)]
+    if not shown:
+        return
+    figure, axes = new_figure(WIDE if len(shown) > 1 else 4.2, 2.9, 1, len(shown))
+    for ax, setting in zip(axes, shown, strict=True):
+        for r in (r for r in records if r["_setting"] == setting):
+            style = look(r["_row"]) | {"linestyle": "none"}
+            style["marker"] = style["marker"] or "x"
+            style["markersize"] += 2
+            ax.errorbar(
+                r["ms_per_batch"], r["accuracy"], yerr=r["accuracy_std"], label=r["_row"].title, elinewidth=0.7, **style
+            )
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+        ax.xaxis.set_minor_formatter(lambda v, _: f"{v:g}" if str(v)[0] in "25" else "")
+        ax.tick_params(axis="x", which="minor", labelsize=7)
+        ax.set_ylim(bottom=0)
+        ax.set_title(f"{dataset_title(setting.dataset)} ({memory_title(setting.memory)})")
+        ax.set_xlabel("Training time (ms per batch)")
+    axes[0].set_ylabel("Average accuracy (%)")
+    one_legend(figure, axes)
+    data = pd.DataFrame(records).drop(columns=["_row", "_setting"])
+    caption = "Average accuracy against the median time of a training batch, at each data set's largest memory."
+    yield Drawing("cost", "Accuracy and cost", caption, figure, data)

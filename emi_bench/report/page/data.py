@@ -1,0 +1,137 @@
+"""What the page knows about every cell: its runs, packed small enough that the full grid stays under two megabytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emi_bench import reference
+from emi_bench.report.grid import Cell, Grid, Row, Setting, dataset_title, memory_title
+from emi_bench.report.runs import Run
+
+ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
+LEVELS = 4000  #: accuracies are kept to 1/4000, a hundredth of what is printed
+UNKNOWN = 4095
+BLOCKS = 20  #: a run's matrix is shown in at most this many rows; the cell's mean matrix in all
+
+
+def pack(values: NDArray[np.float64]) -> str:
+    """Two characters a number in 0-1; NaN has a code of its own. `page.js` reads it back.
+
+    >>> pack(np.array([0.0, 1.0, np.nan]))
+    'AA-g__'
+    """
+    codes = np.where(np.isnan(values), UNKNOWN, np.rint(np.nan_to_num(values) * LEVELS)).astype(np.int64)
+    pairs = np.stack([codes >> 6, codes & 63], axis=-1)
+    return ALPHABET[pairs].tobytes().decode("ascii")
+
+
+def lower(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rows up to the diagonal, one after the other."""
+    return np.asarray(matrix[np.tril_indices(len(matrix))])
+
+
+def coarse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(T,T) to at most BLOCKS rows: means of square blocks, of what is known in each."""
+    t = len(matrix)
+    if t <= BLOCKS:
+        return matrix
+    step = -(-t // BLOCKS)
+    edges = np.arange(0, t, step)
+    known = ~np.isnan(matrix)
+    total = np.add.reduceat(np.add.reduceat(np.where(known, matrix, 0.0), edges, 0), edges, 1)
+    count = np.add.reduceat(np.add.reduceat(known.astype(float), edges, 0), edges, 1)
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+
+class Pool:
+    """Texts that many runs share, each kept once."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._index: dict[str, int] = {}
+
+    def add(self, item: Any) -> int:
+        key = json.dumps(item, sort_keys=True, default=str)
+        if key not in self._index:
+            self._index[key] = len(self.items)
+            self.items.append(json.loads(key))
+        return self._index[key]
+
+
+class PageData:
+    """Collects cells as the tables ask for them; `document()` is what the page embeds."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._cells: dict[tuple[str, ...], int] = {}
+        self._out: list[dict[str, Any]] = []
+        self._configs, self._facts, self._commands = Pool(), Pool(), Pool()
+
+    def index(self, row: Row, setting: Setting) -> int | None:
+        """The number of a cell, or None where nothing ran. Columns that a memory-free run serves share one."""
+        cell = self._grid.cell(row, setting)
+        if not cell.n:
+            return None
+        key = tuple(r.run_id for r in cell.runs)
+        if key not in self._cells:
+            self._cells[key] = len(self._out)
+            self._out.append(self._describe(row, setting, cell))
+        return self._cells[key]
+
+    def _describe(self, row: Row, setting: Setting, cell: Cell) -> dict[str, Any]:
+        matrices = np.stack([r.matrix for r in cell.runs])
+        memory = memory_title(setting.memory) if row.uses_memory else "any memory"
+        return {
+            "title": f"{row.title} · {dataset_title(setting.dataset)} · {memory}",
+            "n": cell.n,
+            "expected": cell.expected,
+            "tasks": setting.n_tasks,
+            "mean": pack(lower(matrices.mean(axis=0))),
+            "protocol": ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in setting.protocol),
+            "published": published_values(row, setting),
+            "runs": [self._run(r) for r in cell.runs],
+        }
+
+    def _run(self, run: Run) -> list[Any]:
+        numbers = (run.values[k] for k in ("average_accuracy", "forgetting", "forgetting_raptor", "average_incremental_accuracy"))
+        shown = [None if v != v else round(v * 100, 3) for v in numbers]
+        cost = [None if (v := run.values[k]) != v else round(v, 3) for k in ("ms_per_batch", "wall_seconds")]
+        peak = run.values["peak_memory_bytes"]
+        same = {k: v for k, v in run.facts.items() if k not in ("started", "finished", "class_order")}
+        order = run.facts.get("class_order")
+        # One text a cell: the seed is put back where the page shows it.
+        command = re.sub(rf"--seed {run.seed}\b", "--seed {seed}", run.command)
+        return [
+            run.run_id[:16], run.seed, *shown, *cost, None if peak != peak else round(peak / 1e6), pack(lower(coarse(run.matrix))),
+            self._configs.add(run.config), self._facts.add(same), self._commands.add(command),
+            str(run.facts.get("finished", "")),
+            " ".join(map(str, order)) if order is not None and len(order) <= 20 else "",
+        ]  # fmt: skip
+
+    def document(self) -> str:
+        """The JSON the page embeds, safe inside a script element."""
+        whole = {
+            "levels": LEVELS, "unknown": UNKNOWN, "cells": self._out, "configs": self._configs.items,
+            "facts": self._facts.items, "commands": self._commands.items,
+        }  # fmt: skip
+        text = json.dumps(whole, separators=(",", ":"), allow_nan=False, default=str)
+        return text.replace("<", "\\u003c").replace("\u2028", "\\u2028")
+
+
+def published_values(row: Row, setting: Setting) -> list[Mapping[str, Any]]:
+    """Every published value of a cell, with its source."""
+    frame = reference.values()
+    hits = frame[(frame["method"] == row.method) & (frame["dataset"] == setting.dataset) & (frame["memory"] == setting.memory)]
+    if row.variant or not len(hits):
+        return []
+    return [
+        {"source": reference.sources()[r["source"]]["short"], "metric": r["metric"], "mean": r["mean"],
+         "std": None if r["std"] != r["std"] else r["std"], "protocol": reference.sources()[r["source"]]["protocol"]}
+        for r in hits.to_dict("records")
+    ]  # fmt: skip

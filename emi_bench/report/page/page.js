@@ -1,0 +1,169 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const code = Object.fromEntries([...alphabet].map((c, i) => [c, i]));
+  const RUN = ["id", "seed", "acc", "forg", "raptor", "inc", "ms", "seconds", "mb", "matrix", "config", "facts", "command", "finished", "order"];
+  const dialog = document.getElementById("detail");
+
+  const el = (tag, attributes = {}, ...children) => {
+    const node = document.createElement(tag);
+    for (const [k, v] of Object.entries(attributes)) {
+      if (k.startsWith("on")) node.addEventListener(k.slice(2), v); else node.setAttribute(k, v);
+    }
+    node.append(...children.filter((c) => c !== null && c !== undefined));
+    return node;
+  };
+  const svg = (tag, attributes = {}, ...children) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [k, v] of Object.entries(attributes)) node.setAttribute(k, v);
+    node.append(...children);
+    return node;
+  };
+  const unpack = (text) => {
+    const out = [];
+    for (let i = 0; i < text.length; i += 2) {
+      const v = code[text[i]] * 64 + code[text[i + 1]];
+      out.push(v === data.unknown ? NaN : v / data.levels);
+    }
+    return out;
+  };
+  const rows = (values) => {
+    const out = [];
+    for (let start = 0, width = 1; start < values.length; start += width, width += 1) out.push(values.slice(start, start + width));
+    return out;
+  };
+  const fixed = (v, digits = 1) => (v === null || v === undefined || Number.isNaN(v) ? "–" : v.toFixed(digits));
+  const mean = (v) => v.reduce((a, b) => a + b, 0) / v.length;
+  const spread = (v) => Math.sqrt(v.reduce((a, b) => a + (b - mean(v)) ** 2, 0) / (v.length - 1));
+
+  // Nine stops of viridis, enough for the eye.
+  const stops = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37]];
+  const colour = (v) => {
+    const x = Math.min(0.99999, Math.max(0, v)) * (stops.length - 1), i = Math.floor(x), f = x - i;
+    return stops[i].map((c, k) => Math.round(c + (stops[i + 1][k] - c) * f));
+  };
+  const heatMap = (triangle, size, label) => {
+    const t = triangle.length;
+    const canvas = el("canvas", { width: t, height: t, role: "img", "aria-label": label, style: `width:${size}px;height:${size}px` });
+    const context = canvas.getContext("2d"), image = context.createImageData(t, t);
+    triangle.forEach((row, i) => row.forEach((v, j) => {
+      if (Number.isNaN(v)) return;
+      image.data.set([...colour(v), 255], 4 * (i * t + j));
+    }));
+    context.putImageData(image, 0, 0);
+    return canvas;
+  };
+  const meanMap = (cell) => {
+    const triangle = rows(unpack(cell.mean)), t = triangle.length;
+    const readout = el("p", { class: "hint", "aria-live": "polite" }, "Rows: after each task; columns: each task. Point at a field to read it.");
+    const canvas = heatMap(triangle, 280, "mean accuracy matrix");
+    canvas.addEventListener("mousemove", (event) => {
+      const i = Math.floor(event.offsetY / 280 * t), j = Math.floor(event.offsetX / 280 * t);
+      const v = triangle[i]?.[j];
+      if (v !== undefined) readout.textContent = `after task ${i + 1}, on task ${j + 1}: ${fixed(v * 100)} %`;
+    });
+    return el("div", {}, el("h3", {}, "Mean accuracy matrix"), canvas, readout);
+  };
+  const curveOf = (text) => rows(unpack(text)).map((r) => mean(r.filter((v) => !Number.isNaN(v))) * 100);
+  const curves = (cell, runs) => {
+    const w = 420, h = 260, left = 34, bottom = 24;
+    const x = (i, n) => left + (n === 1 ? 0 : (i / (n - 1)) * (w - left - 8)), y = (v) => h - bottom - (v / 100) * (h - bottom - 8);
+    const line = (values, cls) => svg("polyline", { class: cls, points: values.map((v, i) => (Number.isNaN(v) ? null : `${x(i, values.length)},${y(v)}`)).filter(Boolean).join(" ") });
+    const plot = svg("svg", { viewBox: `0 0 ${w} ${h}`, width: w, height: h, role: "img", "aria-label": "incremental accuracy" });
+    for (const v of [0, 25, 50, 75, 100]) {
+      plot.append(svg("line", { class: "axis", x1: left, x2: w - 8, y1: y(v), y2: y(v) }));
+      const label = svg("text", { x: left - 6, y: y(v) + 3, "text-anchor": "end" });
+      label.textContent = v;
+      plot.append(label);
+    }
+    for (const [i, label] of [[0, "1"], [1, String(cell.tasks)]]) {
+      const tick = svg("text", { x: x(i, 2), y: h - 8, "text-anchor": i ? "end" : "start" });
+      tick.textContent = i ? `${label} tasks` : label;
+      plot.append(tick);
+    }
+    if (cell.tasks > 1) runs.forEach((r) => plot.append(line(curveOf(r.matrix), "one")));
+    plot.append(line(curveOf(cell.mean), "mean"));
+    return el("div", {}, el("h3", {}, "Incremental accuracy (%)"), plot);
+  };
+  const table = (head, body) => el("div", { class: "scroll" }, el("table", { class: "plain" },
+    el("thead", {}, el("tr", {}, ...head.map((t) => el("th", { scope: "col" }, t)))),
+    el("tbody", {}, ...body.map((r) => el("tr", {}, ...r.map((t) => el("td", {}, t)))))));
+  const pairs = (object) => table(["", ""], Object.entries(object).map(([k, v]) => [k, typeof v === "object" ? JSON.stringify(v) : String(v)]));
+  const command = (r) => {
+    const text = data.commands[r.command].replace("{seed}", r.seed);
+    const button = el("button", { type: "button", class: "copy", onclick: async () => {
+      try { await navigator.clipboard.writeText(text); button.textContent = "copied"; } catch { button.textContent = "select and copy"; }
+    } }, "copy");
+    return el("span", {}, el("code", {}, text), button);
+  };
+
+  const open = (index) => {
+    const cell = data.cells[index];
+    if (!cell) return;
+    const runs = cell.runs.map((r) => Object.fromEntries(RUN.map((k, i) => [k, r[i]])));
+    const line = (title, key) => {
+      const v = runs.map((r) => r[key]).filter((x) => x !== null);
+      const published = cell.published.filter((p) => p.metric === { acc: "average_accuracy", forg: "forgetting" }[key])
+        .map((p) => `${p.mean.toFixed(1)}${p.std === null ? "" : ` ± ${p.std.toFixed(1)}`} (${p.source})`).join("; ");
+      return [title, v.length ? fixed(mean(v)) + (v.length > 1 ? ` ± ${fixed(spread(v))}` : "") : "–", String(v.length), published];
+    };
+    const configs = [...new Set(runs.map((r) => r.config))], facts = [...new Set(runs.map((r) => r.facts))];
+    dialog.replaceChildren(
+      el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() }, "×"),
+      el("h2", { id: "detail-title" }, cell.title),
+      el("p", { class: "hint" }, `${cell.n} of ${cell.expected} runs · ${cell.tasks} tasks · ${cell.protocol}`),
+      table(["Metric (%)", "Mean ± std", "n", "Published"], [line("Average accuracy", "acc"), line("Forgetting (T−1 tasks)", "forg"),
+        line("Forgetting (T tasks)", "raptor"), line("Average incremental accuracy", "inc")]),
+      el("div", { class: "two" }, meanMap(cell), curves(cell, runs)),
+      el("h3", {}, "Runs"),
+      table(["Seed", "Matrix", "Accuracy", "Forgetting", "Incremental", "ms/batch", "Seconds", "MB", "Run"], runs.map((r) => [
+        String(r.seed), heatMap(rows(unpack(r.matrix)), 48, `matrix of seed ${r.seed}`), fixed(r.acc, 2), fixed(r.forg, 2), fixed(r.inc, 2),
+        fixed(r.ms), fixed(r.seconds, 0), fixed(r.mb, 0),
+        el("details", {}, el("summary", {}, r.id), el("p", {}, command(r)),
+          el("p", { class: "hint" }, [r.finished && `finished ${r.finished}`, r.order && `class order ${r.order}`].filter(Boolean).join(" · ")))])),
+      el("details", {}, el("summary", {}, "Configuration"), ...configs.map((i) => pairs(data.configs[i]))),
+      el("details", {}, el("summary", {}, "Device and versions"), ...facts.map((i) => pairs(data.facts[i]))),
+    );
+    if (!dialog.open) dialog.showModal();
+    dialog.scrollTop = 0;
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button.cell");
+    if (button) open(Number(button.dataset.cell));
+    if (event.target === dialog) dialog.close();
+  });
+
+  for (const radio of document.querySelectorAll("input[name=metric]")) {
+    radio.addEventListener("change", () => {
+      for (const t of document.querySelectorAll("table.results")) t.dataset.metric = radio.value;
+    });
+  }
+
+  for (const t of document.querySelectorAll("table.results")) {
+    const body = t.tBodies[0], first = [...body.rows];
+    t.addEventListener("click", (event) => {
+      const button = event.target.closest("button.sort");
+      if (!button) return;
+      const column = Number(button.dataset.column), down = button.getAttribute("aria-sort") !== "descending";
+      for (const b of t.querySelectorAll("button.sort")) b.removeAttribute("aria-sort");
+      if (column < 0) { body.append(...first); return; }
+      button.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const value = (row) => { const v = row.cells[column + 1].dataset[t.dataset.metric]; return v === "" ? NaN : Number(v); };
+      const order = [...first].sort((a, b) => {
+        const x = value(a), y = value(b);
+        if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+        return down ? y - x : x - y;
+      });
+      body.append(...order);
+    });
+    t.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+      const td = event.target.closest("td");
+      if (!step || !td) return;
+      const target = body.rows[td.parentNode.sectionRowIndex + step[0]]?.cells[td.cellIndex + step[1]]?.querySelector("button");
+      if (target) { event.preventDefault(); target.focus(); }
+    });
+  }
+})();
