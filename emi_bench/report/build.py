@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from emi_bench import reference
 from emi_bench.errors import UserError
@@ -22,14 +21,14 @@ from emi_bench.report.latex import latex_table, preview
 from emi_bench.report.page import render
 from emi_bench.report.page.render import Content, Picture
 from emi_bench.report.plain import csv_table, markdown_table
+from emi_bench.report.planned import read_planned
 from emi_bench.report.statistics import Difference, differences, focus, overall
 from emi_bench.report.table import Table
 from emi_bench.report.tables import all_tables
 
 PARTS = ("tables", "figures", "html")
 FORGETTINGS: dict[str, Metric] = {"paper": FORGETTING, "raptor": FORGETTING_RAPTOR}
-#: Figures that the page embeds: those that answer a question of their own; heat maps are drawn by the page itself.
-PAGE_LIMIT = 1_000_000
+PAGE_LIMIT = 800_000  #: bytes of pictures in the page, so that it can be mailed
 Progress = Callable[[str], None]
 
 
@@ -55,33 +54,10 @@ def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
         raise UserError(f"unknown {kind} '{value}'", hint=f"choose from {', '.join(known)}")
 
 
-def expected_runs(sweeps: Sequence[Path]) -> int | None:
-    """Seeds the sweeps plan for every cell, where they say so: `seeds: 10`, or a list of them."""
-    counts = []
-    for path in sweeps:
-        if not path.is_file():
-            raise UserError(f"no such sweep: {path}", hint="give a YAML file, e.g. sweeps/table1.yaml")
-        seeds = (yaml.safe_load(path.read_text("utf-8")) or {}).get("seeds")
-        counts.append(len(seeds) if isinstance(seeds, list) else seeds)
-    known = [c for c in counts if isinstance(c, int)]
-    return max(known) if known else None
-
-
-def wanted_tables(sweeps: Sequence[Path]) -> set[str] | None:
-    """The tables the sweeps say they serve (`report: [table1, table2]`), or None for all."""
-    names: set[str] = set()
-    for path in sweeps:
-        told = (yaml.safe_load(path.read_text("utf-8")) or {}).get("report")
-        if told is None:
-            return None
-        names |= {str(told)} if isinstance(told, str) else {str(t) for t in told}
-    return names or None
-
-
 def build(
     results_path: str | Path,
     out: str | Path,
-    sweeps: Sequence[Path] = (),
+    sweeps: Sequence[str | Path] = (),
     only: Sequence[str] = PARTS,
     spread: Spread = "std",
     forgetting: str = "paper",
@@ -99,7 +75,7 @@ def build(
 def build_from(
     runs: pd.DataFrame,
     out: str | Path,
-    sweeps: Sequence[Path] = (),
+    sweeps: Sequence[str | Path] = (),
     only: Sequence[str] = PARTS,
     spread: Spread = "std",
     forgetting: str = "paper",
@@ -112,13 +88,12 @@ def build_from(
         check_choice("part", part, PARTS)
     check_choice("spread", spread, SPREADS)
     check_choice("forgetting", forgetting, FORGETTINGS)
-    sweeps = [Path(s) for s in sweeps]
-    grid = Grid(runs, expected_runs(sweeps))
+    planned = read_planned(sweeps)
+    grid = Grid(planned.select(runs), planned.expected, planned.methods, planned.memories)
     report = Report(Path(out), grid)
     tables = all_tables(grid, spread, FORGETTINGS[forgetting])
-    names = wanted_tables(sweeps)
-    if names is not None:
-        tables = [t for t in tables if t.name in names or not t.name.startswith("table")]
+    if planned.tables:
+        tables = [t for t in tables if t.name in planned.tables or not t.name.startswith("table")]
     if "tables" in only:
         progress("writing the tables")
         _write_tables(report, tables, underline)
@@ -142,7 +117,9 @@ def build_from(
     if "html" in only:
         progress("writing the page")
         settings = grid.paper_settings or grid.other_settings
-        content = Content(tables, compared, found, overall(grid, settings, ACCURACY), claims, _fitting(pictures), spread)
+        content = Content(
+            tables, compared, found, overall(grid, settings, ACCURACY), claims, _fitting(pictures), spread
+        )
         _write(report, "index.html", render(grid, content))
     report.lines = summary_lines(grid, compared)
     return report
@@ -198,7 +175,21 @@ def _rows_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _differences_csv(found: Sequence[Difference]) -> str:
-    header = ["dataset", "memory", "ours", "other", "n", "paired", "mean", "low", "high", "wins", "improvement", "p", "p_holm"]
+    header = [
+        "dataset",
+        "memory",
+        "ours",
+        "other",
+        "n",
+        "paired",
+        "mean",
+        "low",
+        "high",
+        "wins",
+        "improvement",
+        "p",
+        "p_holm",
+    ]
     return _rows_csv(header, (
         [d.setting.dataset, d.setting.memory, d.ours.title, d.other.title, d.n, d.paired, repr(d.mean), repr(d.low),
          repr(d.high), d.wins, repr(d.improvement), repr(d.p), repr(d.p_holm)] for d in found
@@ -207,8 +198,11 @@ def _differences_csv(found: Sequence[Difference]) -> str:
 
 def _claims_csv(claims: Sequence[Checked]) -> str:
     header = ["id", "quote", "its_tables", "our_runs", "paper_numbers", "our_numbers"]
-    join = lambda parts: "; ".join(p.text for p in parts)  # noqa: E731
-    return _rows_csv(header, ([c.id, c.quote, c.paper, c.ours, join(c.paper_parts), join(c.our_parts)] for c in claims))
+    rows = (
+        [c.id, c.quote, c.paper, c.ours, *("; ".join(p.text for p in parts) for parts in (c.paper_parts, c.our_parts))]
+        for c in claims
+    )
+    return _rows_csv(header, rows)
 
 
 def _notes(grid: Grid, compared: list[Comparison]) -> str:
@@ -219,7 +213,9 @@ def _notes(grid: Grid, compared: list[Comparison]) -> str:
 def summary_lines(grid: Grid, compared: list[Comparison]) -> list[str]:
     """What a person should know before reading on."""
     if not grid.runs:
-        return ["the store holds no runs: `emi-bench demo` makes some in minutes, `emi-bench sweep sweeps/table1.yaml` all"]
+        return [
+            "the store holds no runs: `emi-bench demo` makes some in minutes, `emi-bench sweep sweeps/table1.yaml` all"
+        ]
     lines = [f"{len(grid.runs)} runs in {len(grid.settings)} settings"]
     if any(c.n for c in compared):
         lines.append(headline(compared))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -122,7 +122,7 @@ def memory_title(memory: int) -> str:
     """
     if not memory:
         return "no memory"
-    return f"M={memory / 1000:g}k" if memory >= 100 and memory % 100 == 0 else f"M={memory}"
+    return f"M={memory / 1000:g}k" if memory >= 200 and memory % 100 == 0 else f"M={memory}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,10 +192,18 @@ class Grid:
     """All trusted runs, by row and column.
 
     `expected`: runs a complete cell has; the paper's ten in its own columns, else the most that any cell of the data
-    set has, unless given.
+    set has, unless given. `methods` and `memories` (by data set) are planned: they have a row and a column also before
+    they have run.
     """
 
-    def __init__(self, frame: pd.DataFrame, expected: int | None = None) -> None:
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        expected: int | None = None,
+        methods: Sequence[str] = (),
+        memories: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        self._planned_methods, self._planned_memories = tuple(methods), dict(memories or {})
         self.runs: list[Run]
         self.notes: list[Note]
         self.runs, self.notes = read_runs(frame)
@@ -228,7 +236,8 @@ class Grid:
             odd = odd_protocol(s.protocol)
             return (place, s.dataset, s.n_tasks, len(odd), str(sorted(odd.items())), s.memory)
 
-        return sorted(with_memory | alone, key=order)
+        planned = {replace(s, memory=m) for s in with_memory for m in self._planned_memories.get(s.dataset, ()) if m}
+        return sorted(with_memory | alone | planned, key=order)
 
     @cached_property
     def paper_settings(self) -> list[Setting]:
@@ -293,6 +302,7 @@ class Grid:
         here = {row for row in self._known_rows if any(self.cell(row, s).n for s in settings)}
         default = {row.method for row in here if not row.variant}
         shown = {row for row in here if not row.variant or row.method not in default}
+        shown |= {Row(m) for m in self._planned_methods if m not in {row.method for row in shown}}
         if whole:
             shown |= {Row(m) for m in reference.methods()}
         return sorted(shown, key=lambda row: row.order)

@@ -17,7 +17,7 @@ from emi_bench.report.runs import Run
 ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
 LEVELS = 4000  #: accuracies are kept to 1/4000, a hundredth of what is printed
 UNKNOWN = 4095
-BLOCKS = 20  #: a run's matrix is shown in at most this many rows; the cell's mean matrix in all
+RUN_BLOCKS, MEAN_BLOCKS = 20, 50  #: rows in which a run's matrix and a cell's mean matrix are shown, at most
 
 
 def pack(values: NDArray[np.float64]) -> str:
@@ -36,12 +36,12 @@ def lower(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(matrix[np.tril_indices(len(matrix))])
 
 
-def coarse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(T,T) to at most BLOCKS rows: means of square blocks, of what is known in each."""
+def coarse(matrix: NDArray[np.float64], blocks: int) -> NDArray[np.float64]:
+    """(T,T) to at most `blocks` rows: means of square blocks, of what is known in each."""
     t = len(matrix)
-    if t <= BLOCKS:
+    if t <= blocks:
         return matrix
-    step = -(-t // BLOCKS)
+    step = -(-t // blocks)
     edges = np.arange(0, t, step)
     known = ~np.isnan(matrix)
     total = np.add.reduceat(np.add.reduceat(np.where(known, matrix, 0.0), edges, 0), edges, 1)
@@ -92,14 +92,17 @@ class PageData:
             "n": cell.n,
             "expected": cell.expected,
             "tasks": setting.n_tasks,
-            "mean": pack(lower(matrices.mean(axis=0))),
+            "mean": pack(lower(coarse(matrices.mean(axis=0), MEAN_BLOCKS))),
             "protocol": ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in setting.protocol),
             "published": published_values(row, setting),
             "runs": [self._run(r) for r in cell.runs],
         }
 
     def _run(self, run: Run) -> list[Any]:
-        numbers = (run.values[k] for k in ("average_accuracy", "forgetting", "forgetting_raptor", "average_incremental_accuracy"))
+        numbers = (
+            run.values[k]
+            for k in ("average_accuracy", "forgetting", "forgetting_raptor", "average_incremental_accuracy")
+        )
         shown = [None if v != v else round(v * 100, 3) for v in numbers]
         cost = [None if (v := run.values[k]) != v else round(v, 3) for k in ("ms_per_batch", "wall_seconds")]
         peak = run.values["peak_memory_bytes"]
@@ -108,7 +111,7 @@ class PageData:
         # One text a cell: the seed is put back where the page shows it.
         command = re.sub(rf"--seed {run.seed}\b", "--seed {seed}", run.command)
         return [
-            run.run_id[:16], run.seed, *shown, *cost, None if peak != peak else round(peak / 1e6), pack(lower(coarse(run.matrix))),
+            run.run_id[:16], run.seed, *shown, *cost, None if peak != peak else round(peak / 1e6), pack(lower(coarse(run.matrix, RUN_BLOCKS))),
             self._configs.add(run.config), self._facts.add(same), self._commands.add(command),
             str(run.facts.get("finished", "")),
             " ".join(map(str, order)) if order is not None and len(order) <= 20 else "",
@@ -127,11 +130,13 @@ class PageData:
 def published_values(row: Row, setting: Setting) -> list[Mapping[str, Any]]:
     """Every published value of a cell, with its source."""
     frame = reference.values()
-    hits = frame[(frame["method"] == row.method) & (frame["dataset"] == setting.dataset) & (frame["memory"] == setting.memory)]
+    hits = frame[
+        (frame["method"] == row.method) & (frame["dataset"] == setting.dataset) & (frame["memory"] == setting.memory)
+    ]
     if row.variant or not len(hits):
         return []
     return [
         {"source": reference.sources()[r["source"]]["short"], "metric": r["metric"], "mean": r["mean"],
-         "std": None if r["std"] != r["std"] else r["std"], "protocol": reference.sources()[r["source"]]["protocol"]}
+         "std": None if r["std"] != r["std"] else r["std"]}
         for r in hits.to_dict("records")
     ]  # fmt: skip

@@ -55,13 +55,14 @@
     return canvas;
   };
   const meanMap = (cell) => {
-    const triangle = rows(unpack(cell.mean)), t = triangle.length;
+    const triangle = rows(unpack(cell.mean)), t = triangle.length, block = Math.ceil(cell.tasks / t);
+    const tasks = (i) => (block === 1 ? `task ${i + 1}` : `tasks ${i * block + 1}-${Math.min(cell.tasks, (i + 1) * block)}`);
     const readout = el("p", { class: "hint", "aria-live": "polite" }, "Rows: after each task; columns: each task. Point at a field to read it.");
     const canvas = heatMap(triangle, 280, "mean accuracy matrix");
     canvas.addEventListener("mousemove", (event) => {
       const i = Math.floor(event.offsetY / 280 * t), j = Math.floor(event.offsetX / 280 * t);
       const v = triangle[i]?.[j];
-      if (v !== undefined) readout.textContent = `after task ${i + 1}, on task ${j + 1}: ${fixed(v * 100)} %`;
+      if (v !== undefined) readout.textContent = `after ${tasks(i)}, on ${tasks(j)}: ${fixed(v * 100)} %`;
     });
     return el("div", {}, el("h3", {}, "Mean accuracy matrix"), canvas, readout);
   };

@@ -14,8 +14,19 @@ from emi_bench import reference
 from emi_bench.report.claims import Checked
 from emi_bench.report.compare import RULE, Comparison, by_method, headline
 from emi_bench.report.grid import (
-    ACCURACY, FORGETTING, FORGETTING_RAPTOR, INCREMENTAL, SPREADS, Grid, Metric, Row, Setting, Spread, dataset_title,
-    memory_title, summarize,
+    ACCURACY,
+    FORGETTING,
+    FORGETTING_RAPTOR,
+    INCREMENTAL,
+    SPREADS,
+    Grid,
+    Metric,
+    Row,
+    Setting,
+    Spread,
+    dataset_title,
+    memory_title,
+    summarize,
 )  # fmt: skip
 from emi_bench.report.page.data import PageData
 from emi_bench.report.plain import plain_value
@@ -58,7 +69,9 @@ class Content:
     spread: Spread = "std"
 
 
-def _cell(grid: Grid, data: PageData, row: Row, setting: Setting, marks: Mapping[str, Any], spread: Spread) -> dict[str, Any]:
+def _cell(
+    grid: Grid, data: PageData, row: Row, setting: Setting, marks: Mapping[str, Any], spread: Spread
+) -> dict[str, Any]:
     cell = grid.cell(row, setting)
     shown = []
     for key, _, metric in METRICS:
@@ -72,7 +85,9 @@ def _cell(grid: Grid, data: PageData, row: Row, setting: Setting, marks: Mapping
     return {"index": data.index(row, setting), "n": cell.n, "expected": cell.expected, "state": state, "values": shown}
 
 
-def results_table(grid: Grid, data: PageData, settings: Sequence[Setting], title: str, whole: bool, spread: Spread) -> dict[str, Any]:
+def results_table(
+    grid: Grid, data: PageData, settings: Sequence[Setting], title: str, whole: bool, spread: Spread
+) -> dict[str, Any]:
     """One table with all metrics in it; the page switches between them."""
     rows = grid.rows(settings, whole)
     marks: dict[str, Any] = {}
