@@ -37,4 +37,5 @@ PASSES: dict[str, Callable[[Problem], list[Pass]]] = {
     "pcr": lambda p: [Pass(2 * p.batch), Pass(2 * p.replay_batch)],
     "gss": lambda p: [Pass(p.batch), Pass(p.replay_batch), *[Pass(10)] * 10, Pass(p.batch)],
     "onpro": lambda p: [Pass(32 * (p.batch + p.replay_batch)), Pass(p.replay_batch), Pass(2 * p.replay_batch)],
+    "gss": lambda p: [Pass(p.batch), Pass(p.replay_batch), *[Pass(10)] * 10, Pass(p.batch)],
 }
