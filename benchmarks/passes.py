@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from emi_bench.methods.aser import samples_per_class
 from emi_bench.problem import Problem
 
 
@@ -21,6 +22,11 @@ class Pass(NamedTuple):
 def _pool(p: Problem) -> int:
     """MIR's candidates."""
     return min(5 * p.replay_batch, p.memory)
+
+
+def _balanced(p: Problem, sets: int = 1) -> int:
+    """Images in disjoint class-balanced sets of ASER, all classes being stored."""
+    return p.n_classes * min(sets * int(samples_per_class(p)), p.memory // p.n_classes)
 
 
 PASSES: dict[str, Callable[[Problem], list[Pass]]] = {
@@ -38,4 +44,9 @@ PASSES: dict[str, Callable[[Problem], list[Pass]]] = {
     "gss": lambda p: [Pass(p.batch), Pass(p.replay_batch), *[Pass(10)] * 10, Pass(p.batch)],
     "onpro": lambda p: [Pass(32 * (p.batch + p.replay_batch)), Pass(p.replay_batch), Pass(2 * p.replay_batch)],
     "gss": lambda p: [Pass(p.batch), Pass(p.replay_batch), *[Pass(10)] * 10, Pass(p.batch)],
+    "aser": lambda p: [
+        *(Pass(p.batch, False), Pass(_balanced(p) + p.batch, False), Pass(_balanced(p, 2) - _balanced(p), False)),
+        *(Pass(p.replay_batch, False), Pass(p.replay_batch + p.batch)),
+        *(Pass(_balanced(p), False), Pass(min(_balanced(p), p.memory - _balanced(p)) + p.batch, False)),
+    ],
 }
