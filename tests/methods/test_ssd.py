@@ -195,6 +195,8 @@ def test_summaries_of_finished_tasks_are_frozen() -> None:
     slots = method.memory.summary_slots(0) + method.memory.summary_slots(1)
     kept = method.memory.images[slots].clone()
     assert feed(method, (2, 3), 9)
+    assert method.task is not None
+    assert sorted(method.task.summaries.rows) == [2, 3]
     method.end_task()
     assert method.memory.summary_slots(0) + method.memory.summary_slots(1) == slots
     assert torch.equal(method.memory.images[slots], kept)
