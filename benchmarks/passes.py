@@ -43,7 +43,6 @@ PASSES: dict[str, Callable[[Problem], list[Pass]]] = {
     "pcr": lambda p: [Pass(2 * p.batch), Pass(2 * p.replay_batch)],
     "gss": lambda p: [Pass(p.batch), Pass(p.replay_batch), *[Pass(10)] * 10, Pass(p.batch)],
     "onpro": lambda p: [Pass(32 * (p.batch + p.replay_batch)), Pass(p.replay_batch), Pass(2 * p.replay_batch)],
-    "gss": lambda p: [Pass(p.batch), Pass(p.replay_batch), *[Pass(10)] * 10, Pass(p.batch)],
     "aser": lambda p: [
         *(Pass(p.batch, False), Pass(_balanced(p) + p.batch, False), Pass(_balanced(p, 2) - _balanced(p), False)),
         *(Pass(p.replay_batch, False), Pass(p.replay_batch + p.batch)),

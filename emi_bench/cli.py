@@ -14,6 +14,7 @@ from rich.table import Table
 
 from emi_bench import __version__
 from emi_bench.errors import UserError
+from emi_bench.report import commands as report_commands
 
 app = typer.Typer(
     name="emi-bench",
@@ -180,6 +181,9 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
     for row in rows:
         table.add_row(*("" if row[c] is None else str(row[c]) for c in columns))
     console.print(table)
+
+
+report_commands.register(app)
 
 
 def main() -> None:
