@@ -97,7 +97,7 @@ class EMI(PastModel):
         joint = self.joint_forward(batch, slow=c.dmi)  # 4, 5
         if c.dmi:
             found = self.diversity(joint, batch)  # 6, 7
-            losses |= {f"dmi_{side}": d.loss for side, d in found.items()}
+            losses |= {f"dmi_{side}": diversity.loss for side, diversity in found.items()}
             record["dmi_other_share"] = other_share(found.values())
         if c.rmi or c.smi:
             table = self.prototypes(batch)  # 8
@@ -112,9 +112,14 @@ class EMI(PastModel):
         c = self.config
         assert joint.slow is not None
         identity = joint.slow[:, 0]
-        z, z_view = unit(cast(Any, self.net).slow_proj(identity.flatten(0, 1))).view(*identity.shape[:2], -1)
-        return {
-            side.name: dmi(
+        projected = unit(cast(Any, self.net).slow_proj(identity.flatten(0, 1))).view(*identity.shape[:2], -1)
+        found: dict[str, Diversity] = {}
+        for side in sides(batch):
+            # Without an intra-class pair the loss is 0. Its gradient must be none at all: a zero one would let Adam's
+            # momentum and weight decay move the slow head.
+            paired = len(set(side.y)) < len(side.y)
+            z, z_view = projected if paired else projected.detach()
+            found[side.name] = dmi(
                 z[side.rows],
                 z_view[side.rows],
                 side.labels,
@@ -125,8 +130,7 @@ class EMI(PastModel):
                 threshold=c.dmi_threshold,
                 empty_anchor=c.empty_anchor,
             )
-            for side in sides(batch)
-        }
+        return found
 
     def prototypes(self, batch: Batch) -> dict[str, Prototypes]:
         """One forward of up to `n_proto` stored images of every class at hand, and of their views: one table, of which
