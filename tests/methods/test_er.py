@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from emi_bench.draws import ScriptedDraws
 from emi_bench.memory import Memory
-from emi_bench.methods.er import ER
+from emi_bench.methods.er import ER, ERConfig
 from emi_bench.nets import Net, ResNet
 from tests import toy_world as toy
 from tests.golden_files import golden
@@ -64,3 +65,30 @@ def test_reference_trace_is_replayed() -> None:
         assert torch.equal(memory.images[: memory.filled], x[held])  # floats survive unrounded
     toy.assert_state(net, trace["final_state"], atol=2e-5)
     assert not draws.left()
+
+
+def test_repeated_steps_retrieve_afresh_and_store_once() -> None:
+    x, y = samples()
+    start = golden("trace_er")["initial_state"]
+    script = {"replay": [[], [], [0, 1], [2, 3, 1]], "reservoir": [[-1, -1]]}
+    draws = ScriptedDraws(script)
+    memory = Memory(6, (3, 2, 2), dtype=torch.float32)
+    method = ER(
+        ERConfig(mem_iters=2), replay_problem(memory=6, replay_batch=5), net=toy_net(start), memory=memory, draws=draws
+    )
+    for ids in ([7, 8, 0, 11], [4, 2, 9, 1]):
+        method.observe(x[ids], y[ids])
+    assert (memory.filled, memory.n_seen) == (6, 8)
+    assert not draws.left()
+
+    twin = toy_net(start)
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+    stored = [7, 8, 0, 11]
+    for ids, slots in (([7, 8, 0, 11], []), ([7, 8, 0, 11], []), ([4, 2, 9, 1], [0, 1]), ([4, 2, 9, 1], [2, 3, 1])):
+        optimizer.zero_grad()
+        F.cross_entropy(twin(x[ids]), y[ids]).backward()
+        if replayed := [stored[s] for s in slots]:
+            F.cross_entropy(twin(x[replayed]), y[replayed]).backward()
+        optimizer.step()
+    for name, value in method.net.state_dict().items():
+        torch.testing.assert_close(value, twin.state_dict()[name], msg=name)
