@@ -106,7 +106,8 @@ class Memory(nn.Module):
 
     def label_list(self, slots: Sequence[int] | Tensor) -> list[int]:
         """Labels at host-side slots, on the host."""
-        return [self._labels[int(s)] for s in slots]
+        at = slots.tolist() if isinstance(slots, Tensor) else slots
+        return [self._labels[s] for s in at]
 
     def at(self, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Images (k,3,H,W) and labels (k,) at some slots, both on the device."""
