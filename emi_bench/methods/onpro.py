@@ -111,9 +111,8 @@ class OnPro(MutualInformation):
         joint = self.joint_forward(self.fed_back(batch, feedback))
         losses = self.instance_terms(joint)
         losses["ope_new"] = self.ope_new(joint, batch.y)
-        if (
-            not batch.replay_y
-        ):  # prototypes before the classifier: the last word of the running statistics is the stream's
+        # The forwards follow the order of the source, which differs between the tasks: each moves the BN statistics.
+        if not batch.replay_y:
             if len(self.memory):
                 slots = self.memory.pick(self.problem.replay_batch, self.draws, "onpro_proto_slots")
                 images, _ = self.memory.at(slots)

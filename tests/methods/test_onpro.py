@@ -14,8 +14,8 @@ from emi_bench.methods.onpro import OnPro, OnProConfig, Prototypes
 from emi_bench.problem import Problem
 from tests import toy_world as toy
 from tests.methods.onpro_toy import BASE_RATE, COEFFICIENT, Literal, P, PlanDraws, batch_norm_steps
-from tests.methods.toy_steps import plain_net
 from tests.methods.test_ocm import digits_batch
+from tests.methods.toy_steps import plain_net
 
 CONFIG = OnProConfig(coefficient=COEFFICIENT, mixup_p=P, base_rate=BASE_RATE)
 DIGITS = Problem("digits", n_classes=10, n_tasks=5, image_size=8, memory=30, replay_batch=8, width=2)
@@ -58,8 +58,9 @@ def test_eleven_steps_equal_the_literal_implementation_in_float64() -> None:
         assert losses.keys() == expected.keys()
         for name, value in losses.items():
             assert value.item() == pytest.approx(expected[name], rel=1e-9, abs=1e-12), (step, name)
-        for (name, mine), theirs in zip(method.net.state_dict().items(), literal.net.state_dict().values(), strict=True):
-            torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-9, msg=f"step {step}: {name}")
+        theirs = literal.net.state_dict()
+        for name, mine in method.net.state_dict().items():
+            torch.testing.assert_close(mine, theirs[name], rtol=1e-8, atol=1e-9, msg=f"step {step}: {name}")
 
 
 def test_recorded_draws_alone_repeat_the_run() -> None:
@@ -218,7 +219,13 @@ def test_first_task_prototypes_are_not_capped_by_the_classes_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "expected"), [("cifar10", (0.5, 0.6, 0.75)), ("cifar100", (1, 0.2, 0.9)), ("tinyimagenet", (1, 0.2, 0.9))]
+    ("dataset", "expected"),
+    [
+        ("cifar10", (0.5, 0.6, 0.75)),
+        ("cifar100", (1, 0.2, 0.9)),
+        ("tinyimagenet", (1, 0.2, 0.9)),
+        ("mine", (1, 0.2, 0.9)),
+    ],
 )
 def test_data_set_constants_are_resolved(dataset: str, expected: tuple[float, ...]) -> None:
     problem = Problem(dataset, 10, 5, 32, memory=10)
