@@ -65,7 +65,7 @@ class Files:
                 out.write(content)
             return
         target = Path(self.full(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self.make_folder(target.parent)
         temp = target.parent / f"_{target.name}.{uuid.uuid4().hex[:8]}.tmp"
         try:
             with open(temp, "wb") as out:
@@ -78,6 +78,10 @@ class Files:
                 temp.unlink()
             raise
         self._sync_folder(target.parent)
+
+    def make_folder(self, folder: Path) -> None:
+        """A local folder, for a file to be written into."""
+        folder.mkdir(parents=True, exist_ok=True)
 
     @staticmethod
     def _sync_folder(folder: Path) -> None:

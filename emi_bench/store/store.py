@@ -55,6 +55,11 @@ class Store:
                     self.set_aside(path, "it is cut short")
         return found
 
+    def featured(self) -> set[str]:
+        """Ids of the runs whose features are there."""
+        paths = self.files.list("_features", recursive=False)
+        return {name.removesuffix(".parquet") for name in (p.rpartition("/")[2] for p in paths)}
+
     def done(self, spec: RunSpec) -> bool:
         """Whether the run is there, with its features where it asks for them."""
         path = self.find(spec)

@@ -1,0 +1,165 @@
+"""What a run costs: from results in the store where there are some, else from a count of multiplications.
+
+The count takes one forward of an image as 1 and one backward as 2, as the specification of each method does, times the
+multiply-accumulates of the reduced ResNet-18 (54.6 M at 32 px and nf=20). Seconds follow from two reference speeds;
+they are estimates and are said to be.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from emi_bench.data import get_info
+from emi_bench.spec import RunSpec
+from emi_bench.store import Store
+from emi_bench.store.schema import read_provenance
+from emi_bench.sweep.plan import Cell, shape_of
+
+MACS = 54.6e6  # of one forward at 32 px, nf=20
+ACTIVATION_BYTES = 1.48e6  # kept for the backward of one image at 32 px, nf=20, fp32
+GPU_RATE, GPU_STEP = 8.0e12, 0.015  # MAC/s and seconds of launches a step: the paper's EMI step, 676 GMAC in 84.1 ms
+CPU_RATE, CPU_STEP = 15.0e9, 0.012  # one core
+SAMPLED = 2  # results read of each group: enough to know a speed, and no more files than cells of a table
+
+
+@dataclass(frozen=True)
+class Load:
+    """Of one run: images through the network in forward passes (a backward counts two), steps, images kept at once."""
+
+    forwards: float
+    steps: float
+    kept: float
+
+
+def _classes(n: int, batch: float) -> float:
+    """Expected number of distinct classes in a batch."""
+    return float(n * (1 - (1 - 1 / n) ** batch))
+
+
+#: Forwards of one step by method: b stream, r replay, M memory, C classes.
+STEP: dict[str, Callable[[float, float, float, int], float]] = {
+    "finetune": lambda b, r, M, C: 3 * b,
+    "offline": lambda b, r, M, C: 3 * b,
+    "agem": lambda b, r, M, C: 3 * (b + r),
+    "er": lambda b, r, M, C: 3 * (b + r),
+    "mir": lambda b, r, M, C: 3 * (b + r) + 2 * min(5 * r, M),
+    "gss": lambda b, r, M, C: 3 * (b + r) + 33 * b,
+    "aser": lambda b, r, M, C: 4.2 * 3 * (b + r),
+    "gdumb": lambda b, r, M, C: 0,
+    "dvc": lambda b, r, M, C: 6 * (b + r) + 4 * min(5 * r, M),
+    "scr": lambda b, r, M, C: 6 * (b + r),
+    "pcr": lambda b, r, M, C: 6 * (b + r),
+    "ssd": lambda b, r, M, C: 12 * (b + r),
+    "ocm": lambda b, r, M, C: 3 * (32 * (b + r) + r) + 17 * r,
+    "onpro": lambda b, r, M, C: 3 * (32 * (b + r) + 3 * r),
+    "emi": lambda b, r, M, C: 1.415 * (3 * (32 * (b + r) + r + 12 * _classes(C, b + r)) + 17 * r),
+}
+
+
+def load_of(spec: RunSpec) -> Load:
+    """The work of a run, counted. A method that is not in the table is taken for twice ER."""
+    info = get_info(spec.source or spec.dataset)
+    b, r = spec.protocol.batch, spec.protocol.replay_batch
+    tasks = spec.n_tasks
+    tested = info.n_test * (tasks + 1) / 2
+    epochs = spec.config.get("epochs", 1)
+    if spec.method == "offline":
+        size = spec.config["batch"]
+        return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)
+    steps = info.n_train / b
+    if spec.method == "gdumb":
+        passes = epochs * sum(min(spec.memory, info.n_train * (t + 1) / tasks) for t in range(tasks))
+        return Load(3 * passes + tested, passes / b, b)
+    per_step = STEP.get(spec.method, lambda b, r, M, C: 6 * (b + r))(b, r, spec.memory, info.n_classes)
+    return Load(per_step * steps + tested, steps, per_step / 3)
+
+
+def _scale(spec: RunSpec) -> tuple[float, float]:
+    """(multiplications, activations) of an image against 32 px and nf=20."""
+    area = (get_info(spec.source or spec.dataset).image_size / 32) ** 2
+    width = spec.protocol.width / 20
+    return area * width**2, area * width
+
+
+def model_seconds(spec: RunSpec, gpu: bool) -> float:
+    """Seconds of a run that nobody has measured."""
+    load, (macs, _) = load_of(spec), _scale(spec)
+    rate, step = (GPU_RATE, GPU_STEP) if gpu else (CPU_RATE, CPU_STEP)
+    return load.forwards * macs * MACS / rate + load.steps * step
+
+
+def model_peak(spec: RunSpec) -> float:
+    """Bytes on a card of a run that nobody has measured: activations, and half a gigabyte for the context."""
+    half = 0.6 if spec.protocol.precision == "bf16" else 1.0
+    return load_of(spec).kept * _scale(spec)[1] * ACTIVATION_BYTES * half + 5e8
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`seconds` of one run; `measured` where runs that differ only in the seed are in the store."""
+
+    seconds: float
+    measured: bool
+    peak_bytes: float
+
+
+class Costs:
+    """Estimates for cells, calibrated by what the store holds."""
+
+    def __init__(self, store: Store, cells: Iterable[Cell], results: dict[str, str] | None = None) -> None:
+        self._known: dict[tuple[str, bool], list[tuple[float, int]]] = defaultdict(list)
+        ratios: dict[tuple[str, bool], list[float]] = defaultdict(list)
+        self._cache: dict[tuple[str, bool], Estimate] = {}
+        wanted = {Store.path(c.spec).rpartition("/")[0] for c in cells}
+        for spec, seconds, peak, gpu in _sample(store, wanted, store.results() if results is None else results):
+            self._known[_key(spec), gpu].append((seconds, peak))
+            ratio = seconds / max(1e-3, model_seconds(spec, gpu))
+            ratios[spec.method, gpu].append(ratio)
+            ratios["", gpu].append(ratio)
+        self._ratio = {key: statistics.median(values) for key, values in ratios.items()}
+
+    def of(self, cell: Cell, gpu: bool) -> Estimate:
+        """What a cell costs on a card or on a CPU."""
+        key = cell.group, gpu
+        if key not in self._cache:
+            self._cache[key] = self._estimate(cell.spec, gpu)
+        return self._cache[key]
+
+    def _estimate(self, spec: RunSpec, gpu: bool) -> Estimate:
+        known = self._known.get((_key(spec), gpu))
+        if known:
+            seconds = statistics.median(s for s, _ in known)
+            return Estimate(seconds, True, max(peak for _, peak in known) if gpu else model_peak(spec))
+        ratio = self._ratio.get((spec.method, gpu), self._ratio.get(("", gpu), 1.0))
+        return Estimate(ratio * model_seconds(spec, gpu), False, model_peak(spec))
+
+
+def _key(spec: RunSpec) -> str:
+    return json.dumps(shape_of(spec), sort_keys=True)
+
+
+def _sample(store: Store, folders: set[str], results: dict[str, str]) -> Iterable[tuple[RunSpec, float, int, bool]]:
+    """A few readable results of every group of runs that differ in the seed alone."""
+    taken: dict[str, int] = defaultdict(int)
+    for path in results.values():
+        folder = path.rpartition("/")[0]
+        group = re.sub(r"-s\d+-[0-9a-f]{64}\.parquet$", "", path)
+        if folder not in folders or taken[group] >= SAMPLED:
+            continue
+        taken[group] += 1
+        try:
+            table = pq.read_table(pa.BufferReader(store.files.read(path)))
+            first = table.slice(0, 1).to_pylist()[0]
+            spec = RunSpec.model_validate(read_provenance(table.schema.metadata)["spec"])
+            model_seconds(spec, False)
+        except Exception:  # a damaged or foreign file is the reader's business; here it only fails to inform
+            continue
+        yield spec, first["wall_seconds"], first["peak_memory_bytes"], first["device"] != "cpu"

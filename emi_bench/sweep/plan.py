@@ -1,0 +1,173 @@
+"""Sweep -> cells: which runs there are, which are done, which are held, what is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from emi_bench.data.own import find_own, is_own
+from emi_bench.errors import UserError
+from emi_bench.registry import did_you_mean
+from emi_bench.spec import RunSpec, resolve
+from emi_bench.store import Store
+from emi_bench.store.claims import Claim, Claims
+from emi_bench.sweep.source import YamlSource
+from emi_bench.sweep.spec import MethodEntry, Resources, Setting, Sweep, placed
+
+ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
+DEFAULTS = Resources(cpu=1, gpu="auto", device="auto")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the sweep."""
+
+    spec: RunSpec
+    resources: Resources
+    group: str  #: the same for all seeds of a cell of a table
+
+    @property
+    def run_id(self) -> str:
+        return self.spec.run_id
+
+
+@dataclass
+class Plan:
+    """The cells of a sweep, by what is to be done about them; `todo` longest first."""
+
+    cells: list[Cell]
+    repeated: int = 0  #: cells that stand in the file more than once
+    done: list[Cell] = field(default_factory=list)
+    held: list[tuple[Cell, Claim]] = field(default_factory=list)
+    todo: list[Cell] = field(default_factory=list)
+
+
+def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[list[Cell], int]:
+    """All cells, each once, in the order of the file; and how many were named more than once."""
+    cells: dict[str, Cell] = {}
+    n = 0
+    for s, setting in enumerate(sweep.settings):
+        dataset = _absolute(setting.dataset)
+        protocol = sweep.protocol | setting.protocol
+        seen: set[tuple[int, str, int]] = set()
+        for m, entry in enumerate(sweep.methods):
+            with placed(source, ["methods", m]):
+                default: dict[int, RunSpec] = {}
+                for variant, config in entry.configs().items():
+                    for memory in setting.memory:
+                        template = resolve(
+                            entry.name, dataset, memory=memory, config=config, protocol=protocol,
+                            variant=variant, features=sweep.features, root=root,
+                        )  # fmt: skip
+                        memory = template.memory
+                        if (m, variant, memory) in seen:  # a method without memory: one cell for all memory sizes
+                            continue
+                        seen.add((m, variant, memory))
+                        if memory not in default:
+                            default[memory] = resolve(
+                                entry.name, dataset, memory=memory, protocol=protocol,
+                                features=sweep.features, root=root,
+                            )  # fmt: skip
+                        if template.config == default[memory].config:
+                            template = default[memory]  # one name for one run, whichever sweep names it
+                        resources = _resources(sweep, setting, entry)
+                        group = f"{template.label.rpartition(' seed ')[0]}|{s}"
+                        for seed in sweep.seeds:
+                            # not model_copy: it would carry a cached run_id along
+                            spec = RunSpec.model_construct(**(dict(template) | {"seed": seed}))
+                            cells.setdefault(spec.run_id, Cell(spec, resources, group))
+                            n += 1
+    return list(cells.values()), n - len(cells)
+
+
+def _resources(sweep: Sweep, setting: Setting, entry: MethodEntry) -> Resources:
+    return entry.resources.over(setting.resources.over(sweep.resources.over(DEFAULTS)))
+
+
+def _absolute(dataset: str) -> str:
+    """Workers have another working directory."""
+    return f"{dataset.partition(':')[0]}:{find_own(dataset)}" if is_own(dataset) else dataset
+
+
+def parse_only(words: Iterable[str]) -> dict[str, set[str]]:
+    """`method=emi|er,dataset=cifar10` as key -> allowed values.
+
+    >>> {k: sorted(v) for k, v in parse_only(["method=emi|er,dataset=cifar10"]).items()}
+    {'method': ['emi', 'er'], 'dataset': ['cifar10']}
+    """
+    chosen: dict[str, set[str]] = {}
+    for part in (p for word in words for p in word.split(",")):
+        key, equals, values = (t.strip() for t in part.partition("="))
+        if not equals or not values:
+            raise UserError(f"--only {part} has no value", hint="write it as --only method=emi,dataset=cifar10")
+        if key not in ONLY_KEYS:
+            raise UserError(f"--only knows no '{key}'", hint=did_you_mean(key, ONLY_KEYS))
+        chosen.setdefault(key, set()).update(values.split("|"))
+    return chosen
+
+
+def parse_seeds(text: str) -> set[int]:
+    """`0-2,5` as seeds.
+
+    >>> sorted(parse_seeds("0-2,5"))
+    [0, 1, 2, 5]
+    """
+    seeds: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            seeds |= set(range(int(first), int(last) + 1)) if dash else {int(first)}
+        except ValueError:
+            raise UserError(
+                f"--seeds {text}: '{part}' is not a seed", hint="write --seeds 0-2 or --seeds 0,3"
+            ) from None
+    return seeds
+
+
+def select(cells: list[Cell], only: Mapping[str, set[str]], seeds: set[int] | None, limit: int | None) -> list[Cell]:
+    """The cells that the options leave; an option that leaves none is a mistake, and said to be one."""
+
+    def value(cell: Cell, key: str) -> str:
+        return (str(getattr(cell.spec, key)) or "default") if key == "variant" else str(getattr(cell.spec, key))
+
+    for key, values in only.items():
+        known = {value(c, key) for c in cells}
+        for name in values - known:
+            raise UserError(f"--only {key}={name} names nothing of this sweep", hint=did_you_mean(name, known))
+    kept = [c for c in cells if all(value(c, k) in v for k, v in only.items())]
+    kept = [c for c in kept if seeds is None or c.spec.seed in seeds]
+    if not kept:
+        told = ", ".join(map(str, sorted({c.spec.seed for c in cells})))
+        raise UserError("no cell is left: --only and --seeds exclude each other", hint=f"the sweep has seeds {told}")
+    return kept if limit is None else kept[:limit]
+
+
+def make_plan(cells: list[Cell], store: Store, *, repeated: int = 0, owner: str = "") -> Plan:
+    """Sort cells by what the store says of them. `owner` is who asks: its own claims hold nothing back."""
+    done = store.results()
+    featured = store.featured() if any(c.spec.features for c in cells) else set()
+    claims = Claims(store.files).live(owner)
+    plan = Plan(cells, repeated)
+    for cell in cells:
+        if cell.run_id in done and (not cell.spec.features or cell.run_id in featured):
+            plan.done.append(cell)
+        elif cell.run_id in claims:
+            plan.held.append((cell, claims[cell.run_id]))
+        else:
+            plan.todo.append(cell)
+    return plan
+
+
+def count(cells: Iterable[Cell]) -> Counter[tuple[str, str]]:
+    """Cells by (method, data set)."""
+    return Counter((c.spec.method, c.spec.dataset) for c in cells)
+
+
+def shape_of(spec: RunSpec) -> dict[str, Any]:
+    """A run without its seed: what its cost depends on."""
+    identity = spec.identity()
+    del identity["seed"]
+    return identity
