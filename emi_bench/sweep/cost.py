@@ -78,7 +78,8 @@ def load_of(spec: RunSpec) -> Load:
     if spec.method == "gdumb":
         passes = epochs * sum(min(spec.memory, info.n_train * (t + 1) / tasks) for t in range(tasks))
         return Load(3 * passes + tested, passes / b, b)
-    per_step = STEP.get(spec.method, lambda b, r, M, C: 6 * (b + r))(b, r, spec.memory, info.n_classes)
+    count = STEP.get(spec.method, STEP["pcr"])
+    per_step = count(b, r, spec.memory, info.n_classes)
     return Load(per_step * steps + tested, steps, per_step / 3)
 
 

@@ -20,7 +20,7 @@ class _UniqueKeys(yaml.SafeLoader):
 def _mapping(loader: _UniqueKeys, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        key = loader.construct_object(key_node, deep=True)
         if isinstance(key, (list, dict)):
             raise yaml.constructor.ConstructorError(None, None, "a key must be a word or a number", key_node.start_mark)
         if key in seen:
@@ -46,7 +46,7 @@ class YamlSource:
         except (OSError, UnicodeDecodeError) as e:
             raise UserError(f"cannot read {path}: {e}", hint="a sweep file is a YAML text") from e
         try:
-            self.content: Any = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 (a SafeLoader)
+            self.content: Any = yaml.load(text, Loader=_UniqueKeys)
             self._node = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.YAMLError as e:
             mark = getattr(e, "problem_mark", None)

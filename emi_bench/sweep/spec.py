@@ -113,6 +113,8 @@ class Sweep(_Strict):
     protocol: dict[str, Any] = Field(default_factory=dict)
     """How the stream is presented, for all methods: see `emi_bench.spec.Protocol`."""
     resources: Resources = Resources()
+    fresh_process: bool = False
+    """A process of its own for every run, even where a used one would do: for measurements of time and memory."""
     features: bool = False
     """Also export features after the last task of every run."""
     plugins: list[str] = Field(default_factory=list)
@@ -144,8 +146,9 @@ def _check_names(sweep: Sweep, source: YamlSource, root: Path | None) -> None:
     """Names, constants and protocol keys that pydantic cannot know."""
     _check_keys(sweep.protocol, Protocol, source, ["protocol"], "protocol")
     for i, entry in enumerate(sweep.methods):
-        at = ["methods", i] if isinstance(source.content["methods"][i], str) else ["methods", i, "name"]
-        with _placed(source, at):
+        at: list[str | int] = ["methods", i]
+        at += [] if isinstance(source.content["methods"][i], str) else ["name"]
+        with placed(source, at):
             cls = get_method(entry.name)
         what = f"config of {entry.name}"
         _check_keys(entry.config, cls.config_class, source, ["methods", i, "config"], what)
@@ -153,7 +156,7 @@ def _check_names(sweep: Sweep, source: YamlSource, root: Path | None) -> None:
         for name, config in entry.variants.items():
             _check_keys(config, cls.config_class, source, ["methods", i, "variants", name], what)
     for i, setting in enumerate(sweep.settings):
-        with _placed(source, ["settings", i, "dataset"]):
+        with placed(source, ["settings", i, "dataset"]):
             get_info(setting.dataset, root)
         _check_keys(setting.protocol, Protocol, source, ["settings", i, "protocol"], "protocol")
         if not setting.memory:
@@ -172,7 +175,7 @@ def _check_keys(
             )
 
 
-class _placed:
+class placed:
     """Errors from inside get the file and the key in front."""
 
     def __init__(self, source: YamlSource, at: list[str | int]) -> None:
@@ -184,9 +187,6 @@ class _placed:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, UserError):
             raise UserError(f"{self.source.where(self.at)}: {error.message}", error.hint) from error
-
-
-placed = _placed
 
 
 def _explained(error: ValidationError, source: YamlSource) -> UserError:

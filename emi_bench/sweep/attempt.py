@@ -1,0 +1,102 @@
+"""One cell, from claim to result or to a recorded failure. Knows no Ray."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from emi_bench.data.dataset import DataSet
+from emi_bench.errors import UserError
+from emi_bench.execute import execute
+from emi_bench.methods import get_method
+from emi_bench.run import Progress
+from emi_bench.spec import RunSpec
+from emi_bench.store.claims import TTL, ClaimLost
+from emi_bench.store.failures import Failures, one_line
+from emi_bench.store.lease import Lease
+from emi_bench.store.patient import PatientFiles, PatientStore
+
+#: done: computed now. present: found in the store. held: another sweep is at it. lost: its worker died too often.
+State = Literal["done", "present", "held", "failed", "out_of_memory", "lost"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended."""
+
+    state: State
+    seconds: float = 0.0
+    accuracy: float | None = None
+    error: str = ""
+    resumed_from: int = 0
+
+
+def attempt(
+    spec: RunSpec,
+    store: PatientStore,
+    load: Callable[[], DataSet],
+    *,
+    owner: str,
+    sweep: str = "",
+    device: str = "cpu",
+    threads: int = 1,
+    alone: bool = True,
+    ttl: float = TTL,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Outcome:
+    """Bring one run into the store, unless it is there or another holds it. Never raises for the run's own errors.
+
+    `alone` says that nobody shares the card: then running out of memory is the run's own failure.
+    """
+    began = time.perf_counter()
+    try:
+        with Lease(store.files, spec.run_id, owner=owner, label=spec.label, sweep=sweep, ttl=ttl) as lease:
+            if not lease.held:
+                return Outcome("held")
+
+            def tell(at: Progress) -> None:
+                lease.tell(at.phase, at.n_phases, at.accuracy)
+                on_progress(at)
+
+            _same_code(spec)
+            # Asked again under the claim: who held it before may have finished.
+            done = execute(spec, store, load, device=device, threads=threads, on_progress=tell)
+            Failures(store.files).forget(spec.run_id)
+    except ClaimLost:
+        return Outcome("held", time.perf_counter() - began)
+    except torch.OutOfMemoryError as e:
+        if not alone:
+            return Outcome("out_of_memory", time.perf_counter() - began, error=one_line(e))
+        return _record(spec, store, e, sweep, began)
+    except Exception as e:  # anything a method may do must not stop the others
+        return _record(spec, store, e, sweep, began)
+    seconds = time.perf_counter() - began
+    if done.result is None:
+        return Outcome("present", seconds)
+    return Outcome("done", seconds, float(np.nanmean(done.result.matrix[-1])), resumed_from=done.resumed_from)
+
+
+def _same_code(spec: RunSpec) -> None:
+    here = get_method(spec.method).version
+    if here != spec.method_version:
+        raise UserError(
+            f"this machine has version {here} of {spec.method}, the sweep was planned with {spec.method_version}",
+            hint="install the same emi-bench on all machines of the cluster",
+        )
+
+
+def _record(spec: RunSpec, store: PatientStore, error: Exception, sweep: str, began: float) -> Outcome:
+    """The store may be what failed; then the driver's message is all there is."""
+    told = one_line(error)
+    try:
+        files = PatientFiles(store.files.uri, patience=min(5.0, store.files.patience))
+        Failures(files).record(spec, error, traceback.format_exc(), sweep)
+    except Exception as e:
+        told += f" (not recorded: {one_line(e)})"
+    return Outcome("failed", time.perf_counter() - began, error=told)

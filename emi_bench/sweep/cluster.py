@@ -1,0 +1,112 @@
+"""Ray: one of our own on loopback, or a cluster that is there. Ray's noise is off."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emi_bench.errors import UserError
+
+PREFIX = "emi-ray-"
+
+#: Read by Ray and Tune when they are imported or when workers start.
+QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Tune's own snapshots are never read: the store is the truth
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a run without a card sees no card
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What there is to run on."""
+
+    local: bool
+    nodes: list[dict[str, float]]  #: resources of every live node
+
+    def most(self, resource: str) -> float:
+        """The largest amount of a resource on one node."""
+        return max((n.get(resource, 0.0) for n in self.nodes), default=0.0)
+
+    def total(self, resource: str) -> float:
+        return sum(n.get(resource, 0.0) for n in self.nodes)
+
+    def __str__(self) -> str:
+        kinds: dict[str, int] = {}
+        for node in self.nodes:
+            shown = {k: v for k, v in node.items() if ":" not in k and "memory" not in k}
+            text = ", ".join(f"{v:g} {k}" for k, v in sorted(shown.items()))
+            kinds[text] = kinds.get(text, 0) + 1
+        return "; ".join(f"{n} node{'s' * (n > 1)} with {text}" for text, n in kinds.items())
+
+
+@contextlib.contextmanager
+def connected(address: str | None) -> Iterator[Cluster]:
+    """Ray for the time of a sweep. Without an address (option or RAY_ADDRESS): a local one, gone afterwards."""
+    local = not (address or os.environ.get("RAY_ADDRESS"))
+    for key, value in QUIET.items():
+        os.environ.setdefault(key, value)
+    if local:
+        # Token authentication guards a port; this Ray listens on loopback only. It stays on everywhere else.
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    warnings.filterwarnings("ignore", module="ray.*")
+    import ray
+
+    for name in ("ray", "ray.tune", "ray.train", "ray.data", "ray._private"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    folder = _temp_folder() if local else None
+    try:
+        _start(ray, address, folder)
+        known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        nodes = [n["Resources"] for n in known if n["Alive"]]
+        yield Cluster(local, nodes)
+    finally:
+        ray.shutdown()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(ray: Any, address: str | None, folder: Path | None) -> None:
+    quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
+    if folder is None:
+        try:
+            ray.init(address=address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as e:
+            raise UserError(
+                f"no Ray cluster at {address or os.environ.get('RAY_ADDRESS')}: {str(e).splitlines()[0]}",
+                hint="start one with `ray start --head`, or leave --address (and RAY_ADDRESS) out to use this machine",
+            ) from e
+        return
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        _temp_dir=str(folder),
+        **quiet,
+    )
+
+
+def _temp_folder() -> Path:
+    """A short path (sockets live in it) that names its process, so that the remains of killed ones can be cleared."""
+    base = Path(tempfile.gettempdir())
+    for old in base.glob(f"{PREFIX}*"):
+        pid = old.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))

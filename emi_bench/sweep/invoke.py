@@ -1,0 +1,207 @@
+"""`emi-bench sweep`: read, plan, check, execute, sum up."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from emi_bench.data.own import find_own, is_own
+from emi_bench.errors import UserError
+from emi_bench.store import Store
+from emi_bench.store.patient import PatientStore
+from emi_bench.sweep.cost import Costs
+from emi_bench.sweep.packing import Request, check_feasible, settle, slots, warnings_of
+from emi_bench.sweep.plan import Cell, Plan, expand, make_plan, parse_only, parse_seeds, select
+from emi_bench.sweep.progress import Display, duration, make_display
+from emi_bench.sweep.schedule import Execution, FailedFast, Interrupted, Options, give_back
+from emi_bench.sweep.spec import Sweep, read_sweep
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The words of the command that choose cells and places."""
+
+    file: Path
+    results: str = "results"
+    data_root: Path | None = None
+    only: list[str] = field(default_factory=list)
+    seeds: str | None = None
+    limit: int | None = None
+    plugins: list[Path] = field(default_factory=list)
+
+    def again(self, command: str = "sweep") -> str:
+        """The command that goes on."""
+        words = ["emi-bench", command, str(self.file)]
+        words += ["--results", self.results] if self.results != "results" else []
+        words += ["--data-root", str(self.data_root)] if self.data_root else []
+        for name, values in (("only", self.only), ("plugin", self.plugins)):
+            for value in values if command == "sweep" else []:
+                words += [f"--{name}", str(value)]
+        words += ["--seeds", self.seeds] if self.seeds and command == "sweep" else []
+        return shlex.join(words)
+
+
+def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
+    """The sweep of a file and its plan."""
+    sweep, source = read_sweep(asked.file, asked.data_root)
+    cells, repeated = expand(sweep, source, asked.data_root)
+    seeds = parse_seeds(asked.seeds) if asked.seeds is not None else None
+    cells = select(cells, parse_only(asked.only), seeds, asked.limit)
+    return sweep, make_plan(cells, store, repeated=repeated)
+
+
+def run_sweep(console: Console, asked: Asked, options: Options, address: str | None) -> None:
+    """The whole invocation; leaves with 1 where runs failed, 130 or 143 where it was stopped."""
+    store = PatientStore(asked.results, options.patience)
+    _check_place(store)
+    sweep, plan = planned(asked, store)
+    options.reuse = options.reuse and not sweep.fresh_process
+    to_run = plan.todo + [cell for cell, _ in plan.held]
+    _say(console, f"{sweep.name}: {len(plan.cells)} runs, {len(plan.done)} done, {len(to_run)} to run")
+    if not to_run:
+        _say(console, f"nothing to do. The report: {asked.again('report')}")
+        return
+    missing_data(to_run, asked.data_root)
+    code = 0
+    display: Display | None = None
+    try:
+        from emi_bench.sweep.cluster import connected
+
+        with connected(address) as cluster:
+            costs = Costs(store, to_run)
+            requests = settle(to_run, costs, cluster, _card_bytes)
+            for warning in warnings_of(requests.values()):
+                _say(console, f"warning: {warning}")
+            if not options.autoscaling:
+                check_feasible(requests, cluster)
+            seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
+            to_run.sort(key=lambda c: -seconds[c.run_id])
+            data = _put_data(to_run, asked.data_root)
+            display = make_display(console, sweep.name, plan.cells, plan.done, seconds)
+            display.slots = slots(requests, cluster, options.max_concurrent)
+            _say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
+            plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
+            execution = Execution(sweep.name, store, cluster, requests, data, plugins, display, options)
+            with display:
+                execution.run(to_run)
+    except FailedFast as e:
+        _say(console, f"stopped at the first failure ({e}), as asked")
+    except Interrupted as e:
+        code = 128 + e.number
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    finally:
+        give_back(store, options.owner)
+    if display is not None:
+        summary(console, asked, display, stopped=code != 0)
+    elif code:
+        _say(console, f"stopped before the first run. Go on with: {asked.again()}")
+    if code or (display is not None and display.failures):
+        raise typer.Exit(code or 1)
+
+
+def summary(console: Console, asked: Asked, display: Display, stopped: bool) -> None:
+    """The end, for people: counts, failures, what to type next."""
+    elapsed = time.monotonic() - display.began
+    computed = display.ended_now["done"]
+    _say(
+        console,
+        f"{display.n_done}/{display.n_cells} done, {computed} of them now in {duration(elapsed)}"
+        + (f" (slots {100 * display.utilisation():.0f} % busy)" if computed and not stopped else ""),
+    )
+    for cell, outcome in display.failures:
+        _say(console, f"FAILED {cell.spec.label}: {outcome.error}\n  again: {cell.spec.command()}")
+    if display.failures:
+        _say(console, "tracebacks: emi-bench failures" + _results(asked))
+    if stopped:
+        _say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
+    elif display.n_done == display.n_cells:
+        _say(console, f"the report: {asked.again('report')}")
+    else:
+        _say(console, f"failed runs are tried again by: {asked.again()}")
+
+
+def _results(asked: Asked) -> str:
+    return f" --results {asked.results}" if asked.results != "results" else ""
+
+
+def missing_data(cells: list[Cell], root: Path | None) -> None:
+    """Absent data is said before Ray starts."""
+    from emi_bench.data.catalogue import get_source
+    from emi_bench.data.places import data_root
+
+    for name in dict.fromkeys(c.spec.source or c.spec.dataset for c in cells):
+        if is_own(name):
+            find_own(name)
+        elif get_source(name).find(data_root(root)) is None:
+            from emi_bench.data import load
+
+            load(name, root)  # raises, with every place looked at and the ways to get it
+
+
+def _put_data(cells: list[Cell], root: Path | None) -> dict[str, Any]:
+    from emi_bench.sweep import shared_data
+
+    return {name: shared_data.put(name, root) for name in dict.fromkeys(c.spec.source or c.spec.dataset for c in cells)}
+
+
+def _card_bytes() -> float:
+    """The memory of the smallest card that answers; asked of one worker with a card."""
+    import ray
+
+    @ray.remote(num_gpus=1, num_cpus=0)  # type: ignore[misc, unused-ignore]
+    def ask() -> float:
+        import torch
+
+        return float(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else 0.0
+
+    try:
+        answer: float = ray.get(ask.remote(), timeout=60)
+    except Exception as e:
+        raise UserError(
+            f"no card of the cluster tells its memory: {type(e).__name__}",
+            hint="say how much it has, `resources: {gpu_memory: 24}`, or give the share, `gpu: 0.2`",
+        ) from e
+    if not answer:
+        raise UserError(
+            "the cluster has cards, but torch sees none of them",
+            hint="install a CUDA build of torch, or say `resources: {gpu: 0}`",
+        )
+    return answer
+
+
+def _check_place(store: PatientStore) -> None:
+    try:
+        store.files.mark()
+    except OSError as e:
+        raise UserError(
+            f"cannot write results to {store.files.uri}: {e.strerror or e}",
+            hint="choose another place with --results DIR, or make this one writable",
+        ) from e
+    store.files.check_writable()
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def local_requests(cells: list[Cell], costs: Costs) -> tuple[dict[str, Request], int]:
+    """What a plan assumes without asking Ray: this machine."""
+    import os
+
+    import torch
+
+    from emi_bench.sweep.cluster import Cluster
+
+    cards = torch.cuda.device_count()
+    here = Cluster(True, [{"CPU": float(os.cpu_count() or 1), "GPU": float(cards)}])
+    size = float(torch.cuda.get_device_properties(0).total_memory) if cards else 0.0
+    requests = settle(cells, costs, here, lambda: size)
+    return requests, slots(requests, here, None)

@@ -1,0 +1,172 @@
+"""Cells -> Ray Tune -> store. Tune executes; what is done, held or left is asked of the store, every time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from emi_bench.store.claims import TTL, Claims
+from emi_bench.store.patient import PATIENCE, PatientStore
+from emi_bench.sweep.attempt import Outcome
+from emi_bench.sweep.cluster import Cluster
+from emi_bench.sweep.packing import Request, slots
+from emi_bench.sweep.plan import Cell, make_plan
+from emi_bench.sweep.progress import Display
+
+WORKER_LOSSES = 3  # of one run, before it is given up
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGINT or SIGTERM."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class FailedFast(Exception):
+    """A run failed and the user asked to stop then."""
+
+
+class Grid(list[str]):
+    """The keys of a Tune grid. Tune copies the whole search space for every trial: a copy of this costs nothing."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Grid:
+        return self
+
+
+@dataclass
+class Options:
+    """How to execute."""
+
+    max_concurrent: int | None = None
+    fail_fast: bool = False
+    reuse: bool = True
+    log: str | None = None
+    ttl: float = TTL
+    patience: float = PATIENCE
+    autoscaling: bool = False
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+class Execution:
+    """One invocation: passes over what is left, until everything is done or has failed."""
+
+    def __init__(
+        self,
+        name: str,
+        store: PatientStore,
+        cluster: Cluster,
+        requests: dict[str, Request],
+        data: dict[str, Any],
+        plugins: list[Path],
+        display: Display,
+        options: Options,
+    ) -> None:
+        self.name, self.store, self.cluster, self.options = name, store, cluster, options
+        self.requests, self.data, self.display = requests, data, display
+        self.plugins = [str(p) for p in plugins]
+        self.outcomes: dict[str, Outcome] = {}
+        self.signal: int | None = None
+
+    def run(self, cells: list[Cell]) -> dict[str, Outcome]:
+        """Execute `cells` (longest first) and wait for those that others hold."""
+        left = {c.run_id: c for c in cells}
+        with self._signals():
+            while left:
+                plan = make_plan(list(left.values()), self.store, owner=self.options.owner)
+                for cell in plan.done:
+                    del left[cell.run_id]
+                    self.display.found(cell)
+                if plan.todo:
+                    self._pass(plan.todo)
+                    self._note(left)
+                elif plan.held:
+                    self.display.waiting(plan.held)
+                    self._sleep(min(2.0, self.options.ttl / 4))
+        return self.outcomes
+
+    def _note(self, left: dict[str, Cell]) -> None:
+        """Drop what has ended; a run that shared a card and ran out of memory gets one to itself."""
+        for run_id in list(left):
+            outcome = self.outcomes.get(run_id)
+            if outcome is None or outcome.state == "held":
+                continue
+            if outcome.state == "out_of_memory":
+                self.requests[run_id] = self.requests[run_id].alone()
+                self.display.note(
+                    f"{left[run_id].spec.label} ran out of memory on a shared card: it gets one to itself"
+                )
+                del self.outcomes[run_id]
+                continue
+            del left[run_id]
+
+    def _pass(self, cells: list[Cell]) -> None:
+        from emi_bench.sweep.tuning import fit
+
+        fit(self, cells)
+
+    # --- called from inside Tune's loop --------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Often, in the main thread: the place where a signal takes effect."""
+        self.display.tick()
+        if self.signal is not None:
+            raise Interrupted(self.signal)
+
+    def ended(self, cell: Cell, outcome: Outcome) -> None:
+        self.outcomes[cell.run_id] = outcome
+        self.display.ended(cell, outcome)
+        if self.options.fail_fast and outcome.state in ("failed", "lost"):
+            raise FailedFast(cell.spec.label)
+
+    def slots(self) -> int:
+        return slots(self.requests, self.cluster, self.options.max_concurrent)
+
+    # --- signals -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.signal is not None:  # asked twice: at once
+                raise Interrupted(number)
+            self.signal = number
+
+        former = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.tick()
+            time.sleep(0.1)
+
+
+def give_back(store: PatientStore, owner: str) -> None:
+    """Free the claims of a sweep whose workers are gone, so that the next one need not wait for them to expire."""
+    with contextlib.suppress(OSError):
+        Claims(PatientStore(store.files.uri, patience=2.0).files).release_all(owner)
+
+
+@contextlib.contextmanager
+def tune_folder(keep: str | None) -> Iterator[str]:
+    """Where Tune keeps what nobody reads, unless loggers write there."""
+    if keep is not None:
+        Path(keep).mkdir(parents=True, exist_ok=True)
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix=f"emi-tune-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
+        yield folder

@@ -1,0 +1,134 @@
+"""One pass of Ray Tune over some cells. Imported only where Ray is."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ray import tune
+
+from emi_bench.errors import UserError
+from emi_bench.sweep.attempt import Outcome
+from emi_bench.sweep.plan import Cell
+from emi_bench.sweep.worker import CellTrial, Job, run_id_of
+
+if TYPE_CHECKING:
+    from emi_bench.sweep.schedule import Execution
+
+LOGGERS = {
+    "tensorboard": ("tensorboardX", "ray.tune.logger", "TBXLoggerCallback"),
+    "mlflow": ("mlflow", "ray.air.integrations.mlflow", "MLflowLoggerCallback"),
+    "wandb": ("wandb", "ray.air.integrations.wandb", "WandbLoggerCallback"),
+}
+IDLE = 0.15  # seconds of sleep a turn of Tune's loop when nothing happens: it would poll ten times a second
+LOST = "its worker was lost {n} times: killed, out of memory, or with its node"
+
+
+def fit(execution: Execution, cells: list[Cell]) -> None:
+    """Run cells as Tune trials; every end is told to `execution`."""
+    from emi_bench.sweep.schedule import WORKER_LOSSES, Grid, tune_folder
+
+    options = execution.options
+    job = Job(
+        sweep=execution.name,
+        owner=options.owner,
+        results=execution.store.files.uri,
+        ttl=options.ttl,
+        patience=options.patience,
+        plugins=execution.plugins,
+        reuse=options.reuse,
+        cells={c.run_id: c.spec.model_dump_json() for c in cells},
+        requests={c.run_id: asdict(execution.requests[c.run_id]) for c in cells},
+        data=execution.data,
+    )
+
+    kinds = list(dict.fromkeys(execution.requests[c.run_id] for c in cells))
+    number = {kind: i for i, kind in enumerate(kinds)}
+    bundles = [kind.bundle() for kind in kinds]
+
+    def bundle(config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        # Shipped to workers with the trial's class: the kind of request is in the key, so that this stays small.
+        return tune.PlacementGroupFactory([bundles[int(config["cell"].partition(":")[2])]])
+
+    pending = 200 if options.autoscaling else max(8, 2 * execution.slots())
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending)
+    keep = f"{execution.store.files.uri}/_log" if options.log == "tensorboard" else None
+    callbacks: list[tune.Callback] = [Watcher(execution, cells)]
+    callbacks += [logger(options.log, execution.name)] if options.log else []
+    with tune_folder(keep) as folder:
+        tuner = tune.Tuner(
+            tune.with_resources(tune.with_parameters(CellTrial, job=job), bundle),
+            param_space={
+                "cell": {"grid_search": Grid(f"{c.run_id}:{number[execution.requests[c.run_id]]}" for c in cells)}
+            },
+            tune_config=tune.TuneConfig(
+                max_concurrent_trials=options.max_concurrent,
+                reuse_actors=options.reuse,
+                trial_name_creator=lambda trial: trial.config["cell"][:12],
+                trial_dirname_creator=lambda trial: f"{trial.config['cell'][:12]}-{trial.trial_id}",
+            ),
+            run_config=tune.RunConfig(
+                name=f"{execution.name}-{time.time_ns()}",
+                storage_path=folder,
+                verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # runs keep their own, in the store
+                failure_config=tune.FailureConfig(max_failures=WORKER_LOSSES),
+                callbacks=callbacks,
+            ),
+        )
+        tuner.fit()
+
+
+class Watcher(tune.Callback):
+    """Tune's events, passed on; also the place where signals take effect and where the loop is slowed down."""
+
+    def __init__(self, execution: Execution, cells: list[Cell]) -> None:
+        self.execution = execution
+        self.cells = {c.run_id: c for c in cells}
+        self.busy = time.monotonic()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune saves its callbacks, for a restore that never happens
+
+    def _cell(self, trial: Any) -> Cell:
+        return self.cells[run_id_of(trial.config)]
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.busy = time.monotonic()
+        self.execution.display.started(self._cell(trial))
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        self.busy = time.monotonic()
+        cell = self._cell(trial)
+        if "state" in result:
+            self.execution.ended(cell, Outcome(**{k: result[k] for k in Outcome.__dataclass_fields__}))
+        else:
+            self.execution.display.progressed(cell, result["phase"], result["n_phases"], result["accuracy"])
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        why = str(trial.get_pickled_error() or "").strip().splitlines()
+        told = LOST.format(n=trial.num_failures) + (f" ({why[0][:200]})" if why else "")
+        self.execution.ended(self._cell(trial), Outcome("lost", error=told))
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.execution.tick()
+        if time.monotonic() - self.busy > 1:
+            time.sleep(IDLE)
+
+
+def logger(name: str, sweep: str) -> tune.Callback:
+    """A logger of Tune's, if its package is installed."""
+    if name not in LOGGERS:
+        raise UserError(f"--log {name} is not known", hint=f"there are {', '.join(LOGGERS)}")
+    package, module, attribute = LOGGERS[name]
+    if importlib.util.find_spec(package) is None:
+        raise UserError(f"--log {name} needs the package {package}", hint=f"pip install {package}")
+    cls = getattr(importlib.import_module(module), attribute)
+    keywords = {"mlflow": {"experiment_name": sweep}, "wandb": {"project": sweep}}.get(name, {})
+    callback: tune.Callback = cls(**keywords)
+    return callback

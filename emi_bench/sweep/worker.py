@@ -1,0 +1,156 @@
+"""The Tune trial: one cell. Imported only where Ray is."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import os
+import queue
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from ray import tune
+
+from emi_bench.data.dataset import DataSet
+from emi_bench.errors import UserError
+from emi_bench.methods import get_method, load_plugin
+from emi_bench.run import Progress
+from emi_bench.spec import RunSpec
+from emi_bench.store.patient import PatientStore
+from emi_bench.sweep import shared_data
+from emi_bench.sweep.attempt import Outcome, attempt
+
+REPORT_EVERY = 1.0  # seconds: the driver pays for every report
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every worker is told once."""
+
+    sweep: str
+    owner: str
+    results: str
+    ttl: float
+    patience: float
+    plugins: list[str]
+    reuse: bool
+    cells: dict[str, str] = field(repr=False)  #: run_id -> spec as JSON: cheap to ship in thousands
+    requests: dict[str, dict[str, Any]] = field(repr=False)  #: run_id -> cpu, gpu, device
+    data: dict[str, Any] = field(repr=False)  #: data set -> reference into the object store
+
+
+class CellTrial(tune.Trainable):
+    """Runs a cell in a thread; a step of the trial is a task of the run.
+
+    A worker is used again only for methods of this package after a run that ended well. They keep nothing outside
+    their own object: every choice comes from the run's own `Draws`, weights from a forked generator, threads and
+    determinism are set by each run. A plugin's method, and whatever comes after a failure, gets a new process.
+    """
+
+    def setup(self, config: dict[str, Any], job: Job | None = None) -> None:
+        assert job is not None
+        self.job = job
+        for plugin in job.plugins:
+            load_plugin(plugin)
+        self._data: dict[str, DataSet] = {}
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._reported = 0.0
+        self._clean = False
+        self._begin(run_id_of(config))
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        spec = RunSpec.model_validate_json(self.job.cells[run_id_of(new_config)])
+        if not (self.job.reuse and self._clean and _ours(spec)):
+            return False
+        _give_memory_back()
+        self._begin(run_id_of(new_config))
+        return True
+
+    def step(self) -> dict[str, Any]:
+        event = self._events.get()
+        while "state" not in event and (rest := self._reported + REPORT_EVERY - time.monotonic()) > 0:
+            try:
+                event = self._events.get(timeout=rest)
+            except queue.Empty:
+                break
+        self._reported = time.monotonic()
+        return event
+
+    def _begin(self, run_id: str) -> None:
+        self._events = queue.Queue()
+        self._reported = 0.0
+        self._clean = False
+        spec = RunSpec.model_validate_json(self.job.cells[run_id])
+        threading.Thread(target=self._work, args=(spec,), name="run", daemon=True).start()
+
+    def _work(self, spec: RunSpec) -> None:
+        try:
+            outcome = self._attempt(spec)
+        except BaseException as e:  # the trial waits for an event: there must be one
+            outcome = Outcome("failed", error=f"{type(e).__name__}: {e}")
+        self._clean = outcome.state in ("done", "present", "held") and _ours(spec)
+        self._events.put(asdict(outcome) | {"done": True, "host": os.uname().nodename})
+
+    def _attempt(self, spec: RunSpec) -> Outcome:
+        job, request = self.job, self.job.requests[spec.run_id]
+        told = -1
+
+        def progress(at: Progress) -> None:
+            nonlocal told
+            if at.phase != told:
+                told = at.phase
+                self._events.put({"phase": at.phase, "n_phases": at.n_phases, "accuracy": at.accuracy})
+
+        return attempt(
+            spec,
+            PatientStore(job.results, job.patience),
+            lambda: self._load(spec, request),
+            owner=job.owner,
+            sweep=job.sweep,
+            device=_device(request),
+            threads=max(1, math.ceil(request["cpu"])),
+            alone=not 0 < request["gpu"] < 1,
+            ttl=job.ttl,
+            on_progress=progress,
+        )
+
+    def _load(self, spec: RunSpec, request: dict[str, Any]) -> DataSet:
+        if _device(request) == "cuda" and not torch.cuda.is_available():
+            raise UserError(
+                "Ray gave this run a card, but torch sees none",
+                hint="install a CUDA build of torch on this machine, or say `resources: {gpu: 0}`",
+            )
+        name = spec.source or spec.dataset
+        if name not in self._data:
+            self._data[name] = shared_data.get(self.job.data[name])
+        return self._data[name]
+
+
+def run_id_of(config: dict[str, Any]) -> str:
+    """The key of a trial is `run_id:kind of request`."""
+    return str(config["cell"]).partition(":")[0]
+
+
+def _ours(spec: RunSpec) -> bool:
+    return get_method(spec.method).__module__.startswith("emi_bench.methods.")
+
+
+def _device(request: dict[str, Any]) -> str:
+    if request["device"] != "auto":
+        return str(request["device"])
+    return "cuda" if request["gpu"] > 0 else "cpu"
+
+
+def _give_memory_back() -> None:
+    """So that the next run's peak is its own: Python's, the C library's and the card's spare memory."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):
+        return
