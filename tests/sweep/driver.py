@@ -1,0 +1,20 @@
+"""`python -m tests.sweep.driver sweep FILE ...`: the commands in a process of their own, to be killed."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from emi_bench.errors import UserError
+from emi_bench.sweep.commands import register
+
+app = typer.Typer(pretty_exceptions_enable=False)
+register(app)
+
+if __name__ == "__main__":
+    try:
+        app()
+    except UserError as e:
+        print(f"emi-bench: {e}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,118 @@
+"""Small sweeps, drivers as processes, and the question every test ends with: is each cell there once, and right?"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from emi_bench.data import load
+from emi_bench.run import run
+from emi_bench.spec import RunSpec
+from emi_bench.store import load_runs
+from emi_bench.sweep.plan import expand
+from emi_bench.sweep.spec import read_sweep
+
+ROOT = Path(__file__).parents[2]
+WAIT = 240  # seconds; machines are shared
+
+SWEEP = """
+name: small
+methods: [{methods}]
+settings:
+  - dataset: digits
+    memory: 40
+seeds: {seeds}
+protocol: {{width: 2, batch: {batch}, replay_batch: 5}}
+resources: {resources}
+"""
+
+
+def sweep_file(
+    folder: Path, *, methods: str = "er", seeds: int = 4, batch: int = 5, resources: str = "{gpu: 0}", more: str = ""
+) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(SWEEP.format(methods=methods, seeds=seeds, batch=batch, resources=resources) + more)
+    return path
+
+
+def start(*words: str | Path, **env: str) -> subprocess.Popen[str]:
+    """A driver; its output is read at the end."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | env
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.sweep.driver", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+    )
+
+
+def call(*words: str | Path, code: int = 0, **env: str) -> str:
+    """A driver, to its end."""
+    process = start(*words, **env)
+    output, _ = process.communicate(timeout=WAIT)
+    assert process.returncode == code, output
+    return output
+
+
+def wait_for(what: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
+    until = time.monotonic() + WAIT
+    while time.monotonic() < until:
+        if found := what():
+            return found
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"the driver ended too early:\n{process.communicate()[0]}")
+        time.sleep(0.02)
+    raise AssertionError("nothing happened")
+
+
+def checkpoints(results: Path) -> list[Path]:
+    return list((results / "_checkpoints").glob("[!_]*.pt"))
+
+
+def claim_pids(results: Path) -> list[int]:
+    """Processes that hold runs."""
+    found = []
+    for path in (results / "_claims").glob("[!_]*"):
+        if match := re.search(r'"pid": (\d+)', path.read_text()):
+            found.append(int(match[1]))
+    return found
+
+
+@cache
+def undisturbed(spec_json: str) -> bytes:
+    """The matrix of a run that nobody touched."""
+    spec = RunSpec.model_validate_json(spec_json)
+    return run(spec, load(spec.dataset)).matrix.tobytes()
+
+
+def assert_complete(file: Path, results: Path) -> None:
+    """Every cell of the sweep once, bit for bit the matrix of an undisturbed run, and nothing left lying about."""
+    sweep, source = read_sweep(file)
+    cells, _ = expand(sweep, source)
+    found = load_runs(results)
+    assert sorted(found["run_id"]) == sorted(c.run_id for c in cells)
+    assert len(list(results.rglob("*.parquet"))) == len(cells)
+    by_id = {row["run_id"]: row["matrix"] for _, row in found.iterrows()}
+    for cell in cells:
+        matrix = np.frombuffer(undisturbed(cell.spec.model_dump_json())).reshape(by_id[cell.run_id].shape)
+        np.testing.assert_array_equal(by_id[cell.run_id], matrix)
+    left = [p for folder in ("_checkpoints", "_claims", "_failures") for p in (results / folder).glob("*")]
+    assert left == []
+    assert not list(results.rglob("*.tmp"))
+
+
+def computed(output: str) -> int:
+    """Runs that a driver says it computed itself."""
+    match = re.search(r"(\d+) of them now", output)
+    return int(match[1]) if match else 0

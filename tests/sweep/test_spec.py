@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emi_bench.errors import UserError
+from emi_bench.sweep.spec import read_sweep
+
+LEAST = """name: mine
+methods: [er]
+settings:
+  - dataset: cifar10
+    memory: [200, 500]
+seeds: 10
+"""
+
+
+def test_the_least_file_is_a_sweep(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(LEAST)
+    sweep, _ = read_sweep(file)
+    assert (sweep.name, sweep.seeds, sweep.settings[0].memory) == ("mine", list(range(10)), [200, 500])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "says"),
+    [
+        ("seeds: 10", "sedes: 10", "6: sedes", "Did you mean seeds?"),
+        ("seeds: 10", "seeds: []", "6: seeds", "nothing to run"),
+        ("seeds: 10", "seeds: 0", "6: seeds", "nothing to run"),
+        ("seeds: 10", "seeds: [0, -1]", "6: seeds[1]", "-1"),
+        ("seeds: 10\n", "", "seeds is missing", "seeds 0 to n-1"),
+        ("[er]", "[]", "2: methods", "nothing to run"),
+        ("[er]", "[emy]", "2: methods[0]", "Did you mean"),
+        ("[er]", "\n  - name: er\n    config: {lrr: 1}", "4: methods[0].config.lrr", "Did you mean lr?"),
+        ("[er]", "\n  - name: er\n    variants: {a: {lrr: 1}}", "methods[0].variants.a.lrr", "Did you mean lr?"),
+        ("[er]", "\n  - {nmae: er}", "methods[0].nmae", "Did you mean name?"),
+        ("cifar10", "cifar11", "4: settings[0].dataset", "Did you mean cifar10"),
+        ("[200, 500]", "[200, -5]", "5: settings[0].memory[1]", "-5"),
+        ("[200, 500]", "[]", "5: settings[0].memory", "empty"),
+        ("seeds: 10", "seeds: 1\nresources: {gpu: 2}", "resources.gpu", "share from 0 to 1"),
+        ("seeds: 10", "seeds: 1\nprotocol: {widht: 3}", "protocol.widht", "Did you mean width?"),
+        ("seeds: 10", "seeds: 1\nname: twice", "7", "twice"),
+        ("seeds: 10", "seeds: [1", "mine.yaml", "expected"),
+        ("seeds: 10", "seeds: 1\nreport: {tables: [one]}", "report.tables[0]", "one"),
+    ],
+)
+def test_a_mistake_is_answered_with_file_line_key_and_a_way_out(
+    tmp_path: Path, old: str, new: str, where: str, says: str
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(LEAST.replace(old, new))
+    with pytest.raises(UserError) as told:
+        read_sweep(file)
+    assert str(file) in str(told.value)
+    assert where in str(told.value)
+    assert says in str(told.value)
+
+
+def test_yaml_cannot_run_code(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(LEAST.replace("mine", "!!python/object/apply:os.getcwd []"))
+    with pytest.raises(UserError, match="constructor"):
+        read_sweep(file)
+
+
+def test_a_missing_file_names_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(LEAST)
+    with pytest.raises(UserError, match=r"mine\.yaml"):
+        read_sweep(tmp_path / "min.yaml")
+
+
+def test_resources_come_from_method_then_setting_then_sweep(tmp_path: Path) -> None:
+    from emi_bench.sweep.plan import expand
+
+    file = tmp_path / "mine.yaml"
+    text = LEAST.replace("[er]", "[er, {name: scr, resources: {gpu: 1}}]").replace(
+        "memory: [200, 500]", "memory: 200\n    resources: {cpu: 2, custom: {big: 1}}"
+    )
+    file.write_text(text + "resources: {gpu: 0.5, cpu: 1}\n")
+    cells, _ = expand(*read_sweep(file))
+    er = next(c.resources for c in cells if c.spec.method == "er")
+    scr = next(c.resources for c in cells if c.spec.method == "scr")
+    assert (er.cpu, er.gpu, er.custom) == (2, 0.5, {"big": 1})
+    assert (scr.cpu, scr.gpu) == (2, 1)
