@@ -15,6 +15,7 @@ from rich.table import Table
 from emi_bench import __version__
 from emi_bench.errors import UserError
 from emi_bench.report import commands as report_commands
+from emi_bench.sweep import commands as sweep_commands
 
 app = typer.Typer(
     name="emi-bench",
@@ -183,6 +184,7 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
     console.print(table)
 
 
+sweep_commands.register(app)
 report_commands.register(app)
 
 
