@@ -17,6 +17,7 @@ def proxy_contrastive(scores: Tensor, labels: Tensor) -> Tensor:
     This is the paper's softmax over the N proxies of the batch's rows, in which a proxy stands once for each row of its
     class. A class without rows has an offset of -inf: no part in the sum, and a gradient of exactly zero.
 
+    >>> import torch
     >>> proxy_contrastive(torch.eye(2), torch.tensor([0, 1]))  # ln(e + 1) - 1
     tensor(0.3133)
     """
