@@ -35,7 +35,7 @@ class Planned:
             dataset not in self.memories or memory == 0 or memory in self.memories[dataset]
             for dataset, memory in zip(runs["dataset"], runs["memory"], strict=True)
         ]
-        # A data set given by its files (npz:PATH) has a name of its own in the results, so names alone cannot exclude it.
+        # A data set given by its files (npz:PATH) has a name of its own in the results: names cannot exclude it.
         if all(":" not in d for d in self.memories):
             keep &= runs["dataset"].isin(list(self.memories))
         return runs[keep & pd.Series(fits, index=runs.index)]

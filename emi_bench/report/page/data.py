@@ -111,7 +111,8 @@ class PageData:
         # One text a cell: the seed is put back where the page shows it.
         command = re.sub(rf"--seed {run.seed}\b", "--seed {seed}", run.command)
         return [
-            run.run_id[:16], run.seed, *shown, *cost, None if peak != peak else round(peak / 1e6), pack(lower(coarse(run.matrix, RUN_BLOCKS))),
+            run.run_id[:16], run.seed, *shown, *cost, None if peak != peak else round(peak / 1e6),
+            pack(lower(coarse(run.matrix, RUN_BLOCKS))),
             self._configs.add(run.config), self._facts.add(same), self._commands.add(command),
             str(run.facts.get("finished", "")),
             " ".join(map(str, order)) if order is not None and len(order) <= 20 else "",

@@ -1,0 +1,134 @@
+"""The whole report from files: what is written, how it is asked for, and that LaTeX accepts it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from emi_bench.errors import UserError
+from emi_bench.report.build import build, build_from
+from emi_bench.report.commands import register, table_text
+from emi_bench.report.planned import read_planned
+from tests.report.synthetic import digits_runs
+from tests.report.synthetic_store import synthetic_features, write_store
+
+SWEEP = """\
+name: mine
+methods: [finetune, er, {name: emi, variants: {default: {}}}, mir]
+settings:
+  - dataset: digits
+    memory: [50, 100, 200]
+seeds: 4
+report: {tables: [1], figures: [incremental]}
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Path:
+    """SYNTHETIC runs as files, features of one of them beside."""
+    root = tmp_path_factory.mktemp("store")
+    runs = digits_runs()
+    write_store(runs, root)
+    (root / "_features").mkdir()
+    for run_id in runs["run_id"].iloc[::4]:
+        synthetic_features(run_id).to_parquet(root / "_features" / f"{run_id}.parquet")
+    return root
+
+
+@pytest.fixture(scope="module")
+def app() -> typer.Typer:
+    app = typer.Typer()
+    register(app)
+    return app
+
+
+def test_a_report_is_made_from_a_stores_files(store, tmp_path):
+    made = build(store, tmp_path / "out")
+    names = {str(p.relative_to(tmp_path / "out")) for p in made.files}
+    assert {"index.html", "notes.md", "differences.csv", "tables/accuracy.tex", "tables/accuracy.csv",
+            "tables/accuracy.md", "tables/preview.tex", "tables/references.bib", "figures/incremental_accuracy.pdf"} <= names  # fmt: skip
+    assert any(n.startswith("figures/tsne_") for n in names)
+    assert made.open_first.name == "index.html"
+    assert all(p.exists() for p in made.files)
+
+
+def test_the_same_store_gives_the_same_bytes(store, tmp_path):
+    a, b = (build(store, tmp_path / n, only=("tables", "html")) for n in "ab")
+    assert [p.read_bytes() for p in a.files] == [p.read_bytes() for p in b.files]
+
+
+def test_only_what_is_asked_for_is_written(store, tmp_path):
+    made = build(store, tmp_path, only=("html",))
+    assert [p.name for p in made.files] == ["index.html"]
+    with pytest.raises(UserError, match="unknown part 'pictures'"):
+        build(store, tmp_path, only=("pictures",))
+    with pytest.raises(UserError, match="unknown spread"):
+        build(store, tmp_path, spread="iqr")  # type: ignore[arg-type]
+
+
+def test_a_sweep_narrows_the_report_and_its_plan_shows_what_is_missing(store, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP)
+    made = build(store, tmp_path / "out", sweeps=[path], only=("tables",))
+    table = pd.read_csv(tmp_path / "out/tables/accuracy.csv")
+    assert set(table["method"]) == {"finetune", "er", "emi", "mir"}
+    assert set(table["memory"]) == {50, 100, 200}
+    assert (table[table["method"] == "mir"]["n"] == 0).all()
+    assert set(table[table["n"] > 0]["expected"]) == {4}
+    assert "ocm" not in {r.method for r in made.grid.runs}
+
+
+def test_a_file_that_is_no_sweep_is_named(tmp_path):
+    with pytest.raises(UserError, match="no such sweep"):
+        read_planned([tmp_path / "absent.yaml"])
+    (tmp_path / "bad.yaml").write_text("name: x\n")
+    with pytest.raises(UserError, match=r"bad\.yaml is not a sweep"):
+        read_planned([tmp_path / "bad.yaml"])
+
+
+def test_the_command_says_what_to_open(app, store, tmp_path):
+    result = CliRunner().invoke(
+        app, ["report", "--results", str(store), "--out", str(tmp_path), "--only", "tables,html"]
+    )
+    assert result.exit_code == 0, result.output
+    assert result.output.strip().endswith(str(tmp_path / "index.html"))
+
+
+def test_an_empty_store_is_no_error_and_says_what_to_run(app, tmp_path):
+    (tmp_path / "none").mkdir()
+    result = CliRunner().invoke(app, ["report", "--results", str(tmp_path / "none"), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "emi-bench demo" in result.output
+    with pytest.raises(UserError, match="no runs for table 1"):
+        table_text(1, "md", str(tmp_path / "none"), "std", "paper")
+
+
+@pytest.mark.parametrize(
+    ("format_", "start"), [("md", "**Average accuracy**"), ("tex", r"\begin{table*}"), ("csv", "method,")]
+)
+def test_a_table_prints_in_the_terminal(app, store, format_, start):
+    result = CliRunner().invoke(app, ["table1", "--results", str(store), "--format", format_])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(start)
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
+@pytest.mark.parametrize("which", ["paper", "digits", "own"])
+def test_latex_compiles(paper_runs, digits_frame, tmp_path, which):
+    own = digits_frame.assign(method=digits_frame["method"].replace("er", "my_100%_method"))
+    runs = {"paper": paper_runs, "digits": digits_frame, "own": own}[which]
+    build_from(runs, tmp_path, only=("tables",))
+    folder = tmp_path / "tables"
+    for command in (["pdflatex"], ["bibtex"], ["pdflatex"], ["pdflatex"]):
+        options = ["-interaction=nonstopmode", "-halt-on-error"] if command[0] == "pdflatex" else []
+        done = subprocess.run([*command, *options, "preview"], cwd=folder, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout[-3000:]
+    assert not re.findall(r"undefined", done.stdout)
+    assert (folder / "preview.pdf").stat().st_size > 10_000

@@ -1,0 +1,140 @@
+"""Figures: the data behind each equals what pandas computes, and the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from emi_bench.report.figures import Drawing, all_figures, save
+from emi_bench.report.figures.canvas import LOOKS, look, small_png
+from emi_bench.report.figures.features import on_circle
+from emi_bench.report.grid import Grid, Row
+from tests.report.synthetic import grid_cells, synthetic_runs
+from tests.report.synthetic_store import synthetic_features
+
+
+@pytest.fixture(scope="module")
+def drawn(paper_grid: Grid) -> dict[str, Drawing]:
+    return {d.name: d for d in all_figures(paper_grid)}
+
+
+@pytest.fixture(scope="module")
+def drawn_digits(digits_grid: Grid) -> dict[str, Drawing]:
+    return {d.name: d for d in all_figures(digits_grid, synthetic_features)}
+
+
+def test_everything_the_store_can_serve_is_drawn(drawn, drawn_digits):
+    wanted = {"incremental_accuracy", "memory", "cost", "differences", "forest_accuracy", "forest_forgetting",
+              "ablation", "alpha", "prototypes", "readings_cifar100_t10_m1000", "matrices_cifar10_t5_m200"}  # fmt: skip
+    assert wanted <= set(drawn)
+    wanted = {"incremental_accuracy", "memory", "cost", "differences", "overall", "matrices_digits_t5_m50",
+              "kde_digits_t5_m50", "tsne_digits_t5_m100"}  # fmt: skip
+    assert wanted <= set(drawn_digits)
+
+
+def test_the_curve_is_the_mean_over_the_tasks_seen(drawn, paper_rows):
+    data = drawn["incremental_accuracy"].data
+    default = paper_rows[paper_rows["variant"] == ""]
+    per_run = default.groupby(["dataset", "memory", "method", "after_task", "run_id"])["accuracy"].mean() * 100
+    expected = per_run.groupby(["dataset", "memory", "method", "after_task"]).agg(["mean", "std"])
+    checked = 0
+    for _, r in data[~data["method"].isin(["finetune", "offline"])].iterrows():
+        mean, std = expected.loc[(r["dataset"], r["memory"], r["method"], r["after_task"])]
+        assert (r["mean"], r["std"]) == pytest.approx((mean, std))
+        checked += 1
+    assert checked > 200
+
+
+def test_the_heat_map_is_the_mean_matrix(drawn, paper_rows):
+    data = drawn["matrices_cifar100_t10_m1000"].data
+    rows = paper_rows[
+        (paper_rows["dataset"] == "cifar100") & (paper_rows["memory"] == 1000) & (paper_rows["variant"] == "")
+    ]
+    expected = rows.groupby(["method", "after_task", "task"])["accuracy"].mean() * 100
+    mine = data[data["method"] != "finetune"].set_index(["method", "after_task", "task"])["mean"]
+    assert len(mine) == 13 * 55
+    assert mine.to_numpy() == pytest.approx(expected.loc[mine.index].to_numpy(), abs=1e-5)
+
+
+def test_studies_carry_the_papers_value_beside_ours(drawn):
+    alpha = drawn["alpha"].data.set_index(["alpha", "alpha_b"])
+    assert alpha.loc[(0.1, 0.2), "paper"] == 32.5
+    assert len(alpha) == 16
+    assert set(drawn["prototypes"].data["n_proto"]) == {1, 3, 6, 9, 12}
+    assert len(drawn["ablation"].data) == 7
+
+
+def test_readings_are_paired_against_the_default(drawn, paper_runs):
+    data = drawn["readings_cifar100_t10_m1000"].data.set_index("variant")
+    emi = paper_runs[(paper_runs["method"] == "emi") & (paper_runs["memory"] == 1000)].set_index(["variant", "seed"])
+    gap = (emi.loc["same-level", "average_accuracy"] - emi.loc["", "average_accuracy"]) * 100
+    assert set(data.index) == {"threshold-cos", "same-level"}
+    assert data.loc["same-level", "mean"] == pytest.approx(gap.mean())
+    assert data.loc["same-level", "change"] == "fast_net: same_level"
+
+
+def test_a_method_looks_the_same_everywhere_and_apart_from_all_others():
+    assert len({(c, m, s) for c, m, s in LOOKS.values()}) == len(LOOKS)
+    assert len({m for _, m, _ in LOOKS.values()}) >= 13
+    assert look(Row("emi"))["linewidth"] > look(Row("ocm"))["linewidth"]
+    assert look(Row("my_method")) == look(Row("my_method"))
+
+
+def test_features_go_to_the_unit_circle():
+    points = on_circle(np.random.default_rng(0).standard_normal((50, 8)))
+    assert points.shape == (50, 2)
+    assert np.linalg.norm(points, axis=1) == pytest.approx(np.ones(50))
+    flat = np.array([[3.0, 4.0], [0.0, -2.0]])
+    assert on_circle(flat) == pytest.approx(np.array([[0.6, 0.8], [0.0, -1.0]]))
+
+
+def test_saved_figures_are_byte_identical_and_carry_type_42_fonts(digits_frame, tmp_path):
+    def write(folder: Path) -> dict[str, bytes]:
+        for drawing in all_figures(Grid(digits_frame)):
+            if drawing.name in ("incremental_accuracy", "matrices_digits_t5_m50"):
+                save(drawing, folder)
+        return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    one, two = write(tmp_path / "a"), write(tmp_path / "b")
+    assert len(one) == 6
+    assert one == two
+    pdf = one["incremental_accuracy.pdf"]
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+    assert b"CreationDate" not in pdf
+
+
+def test_figures_do_not_depend_on_the_process(tmp_path):
+    """Set and dict order of strings change with the hash seed; the bytes may not."""
+    script = (
+        "import sys, pathlib\nfrom tests.report.synthetic import digits_runs\n"
+        "from emi_bench.report.build import build_from\n"
+        "build_from(digits_runs(range(3)), pathlib.Path(sys.argv[1]))\n"
+    )
+    roots = []
+    for seed in ("1", "2"):
+        root = tmp_path / seed
+        env = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        subprocess.run([sys.executable, "-c", script, str(root)], check=True, env=env, timeout=240)
+        roots.append({str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()})
+    assert roots[0].keys() == roots[1].keys()
+    assert [k for k in roots[0] if roots[0][k] != roots[1][k]] == []
+
+
+def test_the_pages_picture_is_smaller(drawn_digits, tmp_path):
+    _, png, _ = save(drawn_digits["incremental_accuracy"], tmp_path)
+    assert len(small_png(png)) < png.stat().st_size
+
+
+def test_one_run_of_one_task_can_be_drawn(tmp_path):
+    runs = synthetic_runs(grid_cells(["er"], [("digits", 1, 20)]), range(1))
+    for drawing in all_figures(Grid(runs)):
+        save(drawing, tmp_path)
+        assert isinstance(drawing.data, pd.DataFrame)
+    assert (tmp_path / "incremental_accuracy.pdf").exists()
