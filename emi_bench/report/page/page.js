@@ -64,7 +64,7 @@
       const v = triangle[i]?.[j];
       if (v !== undefined) readout.textContent = `after ${tasks(i)}, on ${tasks(j)}: ${fixed(v * 100)} %`;
     });
-    return el("div", {}, el("h3", {}, "Mean accuracy matrix"), canvas, readout);
+    return el("div", {}, el("h3", {}, "Mean accuracy matrix"), canvas, el("div", { class: "scale" }, "0", el("i"), "100 %"), readout);
   };
   const curveOf = (text) => rows(unpack(text)).map((r) => mean(r.filter((v) => !Number.isNaN(v))) * 100);
   const curves = (cell, runs) => {
