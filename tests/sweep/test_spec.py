@@ -26,7 +26,7 @@ def test_the_least_file_is_a_sweep(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "where", "says"),
     [
-        ("seeds: 10", "sedes: 10", "6: sedes", "Did you mean seeds?"),
+        ("seeds: 10", "sedes: 10", "6: sedes", "Did you mean seeds"),
         ("seeds: 10", "seeds: []", "6: seeds", "nothing to run"),
         ("seeds: 10", "seeds: 0", "6: seeds", "nothing to run"),
         ("seeds: 10", "seeds: [0, -1]", "6: seeds[1]", "-1"),

@@ -1,0 +1,84 @@
+"""Sweeps on a Ray of their own or on a small cluster: what is run, where, and what is said."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.sweep.sweeping import assert_complete, call, computed, sweep_file
+
+PLUGIN = Path(__file__).with_name("own_methods.py")
+
+
+def test_a_sweep_on_a_ray_of_its_own_runs_every_cell_and_leaves_no_trace_of_ray(tmp_path: Path) -> None:
+    file, results = sweep_file(tmp_path, batch=20, seeds=3), tmp_path / "results"
+    before = set(Path(tempfile.gettempdir()).glob("emi-*"))
+    output = call("sweep", file, "--results", results, RAY_ADDRESS="")
+    assert computed(output) == 3
+    assert "emi-bench report" in output
+    assert "ray" not in output.replace("Ray", "").lower()
+    assert_complete(file, results)  # three runs in two workers: at least one was used twice
+    assert set(Path(tempfile.gettempdir()).glob("emi-*")) == before
+    assert "nothing to do" in call("sweep", file, "--results", results)
+    assert "3/3 done" in call("status", file, "--results", results)
+
+
+def test_more_seeds_run_only_what_is_new(tmp_path: Path, address: str) -> None:
+    file, results = sweep_file(tmp_path, batch=20, seeds=2), tmp_path / "results"
+    assert computed(call("sweep", file, "--results", results, "--address", address, "--seeds", "0")) == 1
+    assert computed(call("sweep", file, "--results", results, "--address", address)) == 1
+    assert_complete(file, results)
+
+
+def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(tmp_path: Path, address: str) -> None:
+    more = f"plugins: [{PLUGIN}]\n"
+    file = sweep_file(tmp_path, methods="raises, diverges, fine, finetune", seeds=1, batch=20, more=more)
+    results = tmp_path / "results"
+    words = ("sweep", file, "--results", results, "--address", address)
+    output = call(*words, code=1)
+    assert computed(output) == 2
+    assert output.count("FAILED raises") == 2  # when it happened, and in the summary
+    assert "a bug of the user's" in output
+    told = call("failures", "--results", results)
+    assert "own_methods.py" in told  # the traceback
+    assert "not finite" in told
+    assert "emi-bench run --method raises --dataset digits" in told
+    assert "2 failed" in call("status", file, "--results", results)
+    again = call(*words, code=1)
+    assert computed(again) == 0
+    assert "2 times in a row" in call("failures", "--results", results, "--brief")
+
+
+@pytest.mark.slow
+def test_fail_fast_stops_at_the_first_failure(tmp_path: Path, address: str) -> None:
+    file = sweep_file(tmp_path, methods="raises, er", seeds=2, more=f"plugins: [{PLUGIN}]\n")
+    words = ("sweep", file, "--results", tmp_path / "results", "--address", address, "--max-concurrent", "1")
+    output = call(*words, "--only", "method=raises", "--fail-fast", code=1)
+    assert "stopped at the first failure" in output
+    assert output.count("  again: ") == 1
+
+
+def test_a_card_where_there_is_none_is_refused_at_once_with_the_fix(tmp_path: Path, address: str) -> None:
+    file = sweep_file(tmp_path, resources="{cpu: 1, custom: {a100: 1}}")
+    began = time.monotonic()
+    output = call("sweep", file, "--results", tmp_path / "results", "--address", address, code=2)
+    assert "ask for 1 CPU, 1 a100 each, and no node has that" in output
+    assert "2 CPU, 1 GPU" in output
+    assert "custom.a100" in output
+    assert time.monotonic() - began < 60  # seconds on a quiet machine; imports are most of it
+
+
+def test_fake_cards_are_shared_as_asked(tmp_path: Path, address: str) -> None:
+    file = sweep_file(tmp_path, batch=20, seeds=2, resources="{cpu: 1, gpu: 0.5, device: cpu}")
+    output = call("sweep", file, "--results", tmp_path / "results", "--address", address)
+    assert "2 at a time" in output
+    assert_complete(file, tmp_path / "results")
+
+
+def test_a_missing_cluster_is_said(tmp_path: Path) -> None:
+    file = sweep_file(tmp_path)
+    output = call("sweep", file, "--results", tmp_path / "results", "--address", "127.0.0.1:1", code=2)
+    assert "no Ray cluster at 127.0.0.1:1" in output
