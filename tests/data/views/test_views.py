@@ -42,6 +42,14 @@ def test_shape_dtype_and_memory_format_are_kept(view: View, dtype: torch.dtype, 
 
 
 @VIEWS
+def test_autocast_does_not_touch_a_view(view: View) -> None:
+    x = photos(6, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = view(x, Draws(2))
+    assert torch.equal(out, view(x, Draws(2)))
+
+
+@VIEWS
 def test_same_draws_give_the_same_view_and_others_another(view: View) -> None:
     x = photos(20)
     assert torch.equal(view(x, Draws(0)), view(x, Draws(0)))
