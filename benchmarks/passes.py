@@ -42,6 +42,14 @@ PASSES: dict[str, Callable[[Problem], list[Pass]]] = {
     "scr": lambda p: [Pass(p.batch + p.replay_batch)] * 2,
     "pcr": lambda p: [Pass(2 * p.batch), Pass(2 * p.replay_batch)],
     "gss": lambda p: [Pass(p.batch), Pass(p.replay_batch), *[Pass(10)] * 10, Pass(p.batch)],
+    "ocm": lambda p: [
+        *(Pass(32 * (p.batch + p.replay_batch)), Pass(p.replay_batch)),
+        *(Pass(p.replay_batch, False), Pass(16 * p.replay_batch, False)),
+    ],
+    "emi": lambda p: [
+        *(Pass(32 * (p.batch + p.replay_batch)), Pass(2 * 6 * p.n_classes)),
+        *(Pass(p.replay_batch), Pass(16 * p.replay_batch, False)),
+    ],
     "onpro": lambda p: [Pass(32 * (p.batch + p.replay_batch)), Pass(p.replay_batch), Pass(2 * p.replay_batch)],
     "aser": lambda p: [
         *(Pass(p.batch, False), Pass(_balanced(p) + p.batch, False), Pass(_balanced(p, 2) - _balanced(p), False)),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import reduce
+from operator import add
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -59,51 +61,51 @@ def dmi(
     scaled = z / tau
     a = scaled @ z.T
     b = scaled @ z_view.T
-    itself = torch.eye(n, dtype=torch.bool, device=z.device)
-    intra = (labels[:, None] == labels) & ~itself
+    intra = (labels[:, None] == labels).fill_diagonal_(False)
     with torch.no_grad():
-        log_mu = similarity_threshold(a, intra, alpha, threshold)
-        other = (a > log_mu) & ~(itself | intra)
-        members = intra | other
+        n_intra = intra.sum()
+        log_mu = similarity_threshold(a, intra, n_intra, alpha, threshold)
+        members = ((a > log_mu) | intra).fill_diagonal_(False)
+        size = members.sum(1)
 
     blocks = torch.cat([a, b, b.T], 1)
     if denominator == "no_pair":
-        blocks = blocks.masked_fill(itself.repeat(1, 3), _NEVER)
+        blocks = blocks.masked_fill(torch.eye(n, dtype=torch.bool, device=z.device).repeat(1, 3), _NEVER)
     log_a = log_ratio(a + b + b.T, members, blocks.logsumexp(1), reduction)
-
-    size = members.sum(1)
-    per_anchor = torch.where(size > 0, log_a / size.clamp(min=1), 0.0)
     anchors = n if empty_anchor == "zero" else (size > 0).sum().clamp(min=1)
-    return Diversity(-per_anchor.sum() / anchors, members, other.sum(), log_mu)
+    return Diversity(-sum_per_member(size, log_a) / anchors, members, size.sum() - n_intra, log_mu)
 
 
 def other_share(found: Iterable[Diversity]) -> Tensor:
     """Other-class members among all members of all S_i -> 0-d in 0-1; 0 if there are none."""
-    others, members = zip(*((d.n_other, d.members.sum()) for d in found), strict=True)
-    return torch.stack(others).sum() / torch.stack(members).sum().clamp(min=1)
+    counts = [(d.n_other, d.members.sum()) for d in found]
+    others, members = (reduce(add, column) for column in zip(*counts, strict=True))
+    share: Tensor = others / members.clamp(min=1)
+    return share
 
 
-def similarity_threshold(a: Tensor, intra: Tensor, alpha: float, scale: Literal["exp", "cos"] = "exp") -> Tensor:
-    """mu = s_max - alpha (s_max - s_mean) over the intra-class pairs, on the scale of a = cos / tau -> 0-d.
+def similarity_threshold(
+    a: Tensor, intra: Tensor, n_intra: Tensor, alpha: float, scale: Literal["exp", "cos"] = "exp"
+) -> Tensor:
+    """mu = s_max - alpha (s_max - s_mean) over the n_intra intra-class pairs, on the scale of a = cos / tau -> 0-d.
 
     `scale="exp"`: s = exp(a) as in the paper, returned as log mu; `"cos"`: s is the cosine itself.
     Without an intra-class pair it is +inf: nobody passes.
 
     >>> a = torch.tensor([[1.0, 0.6, 0.2], [0.6, 1.0, 0.2], [0.2, 0.2, 1.0]])
-    >>> similarity_threshold(a, ~torch.eye(3, dtype=torch.bool), 0.5, "cos")
+    >>> similarity_threshold(a, ~torch.eye(3, dtype=torch.bool), torch.tensor(6), 0.5, "cos")
     tensor(0.4667)
     """
     if a.numel() == 0:
         return a.new_full((), math.inf)
-    count = intra.sum()
-    top = a.masked_fill(~intra, -math.inf).amax()
+    inside = a.masked_fill(~intra, -math.inf)
+    top = inside.amax()
+    log_mu: Tensor
     if scale == "exp":
-        mean = torch.where(intra, (a - top).exp(), 0.0).sum() / count
-        log_mu = top + torch.log((1 - alpha) + alpha * mean)
+        log_mu = top + torch.log((1 - alpha) + alpha * ((inside - top).exp().sum() / n_intra))
     else:
-        mean = torch.where(intra, a, 0.0).sum() / count
-        log_mu = top - alpha * (top - mean)
-    return torch.where(count > 0, log_mu, math.inf)
+        log_mu = top - alpha * (top - (a * intra).sum() / n_intra)
+    return log_mu.nan_to_num_(nan=math.inf, posinf=math.inf)  # 0/0: no pair
 
 
 def log_ratio(t: Tensor, members: Tensor, log_d: Tensor, reduction: Reduction) -> Tensor:
@@ -111,3 +113,9 @@ def log_ratio(t: Tensor, members: Tensor, log_d: Tensor, reduction: Reduction) -
     if reduction == "log_sum":
         return t.masked_fill(~members, _NEVER).logsumexp(1) - 3 * log_d
     return torch.where(members, t - 3 * log_d[:, None], 0.0).sum(1)
+
+
+def sum_per_member(size: Tensor, log_ratios: Tensor) -> Tensor:
+    """`sum_i log_ratios_i / size_i` over the rows with size_i > 0; both (r,) -> 0-d."""
+    weight = size.to(log_ratios.dtype).reciprocal_().masked_fill_(size == 0, 0)
+    return weight @ log_ratios

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from emi_bench.losses.dmi import Reduction, log_ratio
+from emi_bench.losses.dmi import Reduction, log_ratio, sum_per_member
 from emi_bench.losses.precision import full_precision
 
 
@@ -46,5 +46,4 @@ def rmi(
     log_b = log_ratio(a + b + c, members, log_d, reduction)
 
     count = members.sum(1)
-    per_class = torch.where(count > 0, log_b / count.clamp(min=1), 0.0)
-    return -per_class.sum() / (count > 0).sum().clamp(min=1)
+    return -sum_per_member(count, log_b) / (count > 0).sum().clamp(min=1)

@@ -127,7 +127,7 @@ class MutualInformation(Method):
         images, labels = self.prepare(x, y)
         slots = self.memory.pick(self.replay_size(), self.draws) if replay else torch.empty(0, dtype=torch.int64)
         replay_images, replay_labels = self.memory.at(slots)
-        replay_y = self.memory.label_list(slots)
+        replay_y = self.memory.label_list(slots.tolist())
         return Batch(images, labels, y.tolist(), self.pixels(replay_images), replay_labels, replay_y)
 
     def replay_size(self) -> int:
