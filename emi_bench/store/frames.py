@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,8 @@ from emi_bench.metrics import METRICS, all_metrics
 from emi_bench.store.schema import COLUMNS, read_provenance
 from emi_bench.store.store import Store
 
+T = TypeVar("T")
+
 #: Columns of a result that are the same in all its rows.
 RUN_COLUMNS = [c for c in COLUMNS if c not in ("after_task", "task", "accuracy", "n_test")]
 
@@ -22,24 +25,26 @@ TOLD = ["class_order", "data_fingerprint", "losses", "versions", "git_sha", "thr
 ORDER = ["dataset", "method", "variant", "memory", "seed"]
 
 
-def _tables(store: Store) -> list[pa.Table]:
-    """All readable results; a damaged one is named and set aside."""
-    tables = []
+def _each(store: Store, read: Callable[[pq.ParquetFile], T]) -> list[T]:
+    """What `read` makes of all readable results; a damaged one is named and set aside."""
+    found = []
     for path in store.results().values():
         try:
             content = store.files.read(path)
-            table = pq.read_table(pa.BufferReader(content))
-            read_provenance(table.schema.metadata)
+            found.append(read(pq.ParquetFile(pa.BufferReader(content))))
         except (pa.ArrowException, OSError, ValueError, KeyError) as e:
             store.set_aside(path, str(e).splitlines()[0][:200])
-            continue
-        tables.append(table)
-    return tables
+    return found
+
+
+def _table(file: pq.ParquetFile) -> pa.Table:
+    read_provenance(file.schema_arrow.metadata)
+    return file.read(use_threads=False).replace_schema_metadata(None)
 
 
 def load_results(path: str | Path = "results") -> pd.DataFrame:
     """One row per (run, after_task, task), for every result below `path`; the columns of `store.schema.COLUMNS`."""
-    tables = [t.replace_schema_metadata(None) for t in _tables(Store(path))]
+    tables = _each(Store(path), _table)
     if not tables:
         empty = pa.schema([(name, dtype) for name, (dtype, _) in COLUMNS.items()]).empty_table()
         frame: pd.DataFrame = empty.to_pandas()
@@ -50,14 +55,16 @@ def load_results(path: str | Path = "results") -> pd.DataFrame:
 
 def load_runs(path: str | Path = "results") -> pd.DataFrame:
     """One row per run: its settings, every metric, the accuracy matrix, and its whole provenance."""
-    rows = [_run_row(table) for table in _tables(Store(path))]
+    rows = _each(Store(path), _run_row)
     columns = None if rows else [*RUN_COLUMNS, *METRICS, "matrix", "config", "protocol", *TOLD]
     return pd.DataFrame(rows, columns=columns).sort_values(ORDER, ignore_index=True)
 
 
-def _run_row(table: pa.Table) -> dict[str, Any]:
-    first = table.slice(0, 1).to_pylist()[0]
-    told = read_provenance(table.schema.metadata)
+def _run_row(file: pq.ParquetFile) -> dict[str, Any]:
+    told = read_provenance(file.schema_arrow.metadata)
+    # Only the matrix is read whole: the other columns say the same in every one of a hundred-task run's 5,050 rows.
+    table = file.read(columns=["after_task", "task", "accuracy"], use_threads=False)
+    first = next(file.iter_batches(batch_size=1, columns=RUN_COLUMNS, use_threads=False)).to_pylist()[0]
     matrix = np.full((first["n_tasks"], first["n_tasks"]), np.nan)
     i, j = table["after_task"].to_numpy() - 1, table["task"].to_numpy() - 1
     matrix[i, j] = table["accuracy"].to_numpy()
