@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from emi_bench import reference
-from emi_bench.report.runs import Note, Run, read_runs
+from emi_bench.report.runs import Note, Run, few, read_runs
 
 Spread = Literal["std", "sem", "ci95"]
 SPREADS: dict[Spread, str] = {
@@ -213,6 +213,22 @@ class Grid:
             setting = Setting(r.dataset, r.n_tasks, r.memory, r.protocol)
             self._cells[Row(r.method, r.variant), setting].append(r)
         self._say_protocols()
+        self._say_spare()
+
+    @cached_property
+    def _main_seeds(self) -> frozenset[int]:
+        """The paper's seeds, where its columns have runs of them beside others; else nothing to tell apart."""
+        ten = range(int(reference.settings()["runs"]))
+        seeds = {
+            r.seed for (row, s), runs in self._cells.items() if is_paper_setting(s) or not row.uses_memory for r in runs
+        }
+        return frozenset(ten) if seeds & set(ten) and not seeds <= set(ten) and self._expected is None else frozenset()
+
+    def _say_spare(self) -> None:
+        spare = sorted({r.seed for r in self.runs if r.seed not in self._main_seeds}) if self._main_seeds else []
+        if spare and self.paper_settings:
+            text = f"runs of seeds outside 0-9 ({few(map(str, spare), 5)}) serve the variants they are paired with, not the tables"
+            self.notes.append(Note("spare-seeds", text))
 
     def _say_protocols(self) -> None:
         protocols: dict[str, set[Protocol]] = defaultdict(set)
@@ -257,11 +273,17 @@ class Grid:
         """Every column that is not one of the paper's nine."""
         return [s for s in self.settings if s not in self.paper_settings]
 
-    def cell(self, row: Row, setting: Setting) -> Cell:
-        """The runs of a cell, maybe none. Runs of a memory-free method serve every memory of their data set."""
+    def cell(self, row: Row, setting: Setting, spare: bool = False) -> Cell:
+        """The runs of a cell, maybe none. Runs of a memory-free method serve every memory of their data set.
+
+        In the paper's columns the default runs are those of its ten seeds; `spare` adds the seeds that other sweeps
+        used, against which their variants are paired.
+        """
         runs = self._cells.get((row, setting), [])
         if not runs and not row.uses_memory:
             runs = self._memory_free(row, setting)
+        if not spare and not row.variant and self._main_seeds and is_paper_setting(setting):
+            runs = [r for r in runs if r.seed in self._main_seeds]
         return Cell(tuple(sorted(runs, key=lambda r: r.seed)), self.expected(setting))
 
     def _memory_free(self, row: Row, setting: Setting) -> list[Run]:

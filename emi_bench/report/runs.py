@@ -142,7 +142,8 @@ def name(run: Run) -> str:
     return f"{run.method}{variant} {run.dataset} M={run.memory} seed {run.seed}"
 
 
-def _few(texts: Iterable[str], limit: int = 3) -> str:
+def few(texts: Iterable[str], limit: int = 3) -> str:
+    """The first of them and how many more there are."""
     all_texts = list(texts)
     rest = len(all_texts) - limit
     return "; ".join(all_texts[:limit]) + (f"; and {rest} more" if rest > 0 else "")
@@ -155,7 +156,7 @@ def _same_file_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
         notes.append(
             Note(
                 "duplicate",
-                f"{len(runs) - len(once)} run files stand twice in the store; one of each is used: {_few(twice)}",
+                f"{len(runs) - len(once)} run files stand twice in the store; one of each is used: {few(twice)}",
             )
         )
     return list(once.values())
@@ -187,7 +188,7 @@ def _incomplete(runs: list[Run], notes: list[Note]) -> list[Run]:
     if faults:
         said = (f"{name(r)}: {faults[r.run_id]}" for r in runs if r.run_id in faults)
         notes.append(
-            Note("incomplete", f"{len(faults)} runs are set aside, their cells count as missing them: {_few(said)}")
+            Note("incomplete", f"{len(faults)} runs are set aside, their cells count as missing them: {few(said)}")
         )
     return [r for r in runs if r.run_id not in faults]
 
@@ -201,7 +202,7 @@ def _same_cell_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
         said = (f"{name(c[0])} ({len(c)} runs)" for c in clashes)
         notes.append(
             Note("duplicate", f"{len(clashes)} cells hold several runs of one seed (the method's version or constants "
-                 f"changed); the one that finished last is used: {_few(said)}")
+                 f"changed); the one that finished last is used: {few(said)}")
         )  # fmt: skip
     return [max(c, key=lambda r: (str(r.facts.get("finished", "")), r.run_id)) for c in by_cell.values()]
 
@@ -245,7 +246,7 @@ def _orders(runs: list[Run], notes: list[Note]) -> None:
         notes.append(
             Note(
                 "unpaired",
-                f"methods saw different class orders for one seed, so differences are not truly paired: {_few(said)}",
+                f"methods saw different class orders for one seed, so differences are not truly paired: {few(said)}",
             )
         )
 
@@ -254,7 +255,7 @@ def _configs(runs: list[Run], notes: list[Note]) -> None:
     odd = _differs(runs, cell_key, lambda r: repr(sorted(r.config.items(), key=lambda kv: str(kv[0]))))
     if odd:
         said = (f"{r.method}{f'[{r.variant}]' if r.variant else ''} {r.dataset} M={r.memory}" for r in odd)
-        notes.append(Note("config", f"cells whose runs have different constants: {_few(said)}"))
+        notes.append(Note("config", f"cells whose runs have different constants: {few(said)}"))
 
 
 def _strangers(runs: list[Run], notes: list[Note]) -> None:

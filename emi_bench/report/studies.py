@@ -98,7 +98,7 @@ def all_studies(grid: Grid, keys: tuple[str, ...]) -> list[Study]:
 
 def readings(grid: Grid, setting: Setting, method: str = METHOD) -> list[tuple[Row, Cell, dict[str, Any]]]:
     """Variants that are no point of the three studies, with what they change against the default run."""
-    base = grid.cell(Row(method), setting)
+    base = grid.cell(Row(method), setting, spare=True)
     if not base.n:
         return []
     config = base.runs[0].config

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from emi_bench.errors import UserError
+from emi_bench.report.figures.studies import readings_figure
 from emi_bench.report.grid import ACCURACY, Grid, Row, summarize
 from emi_bench.report.runs import named_variant, read_runs
 from tests.report.synthetic import Cell, digits_runs, grid_cells, run_row, synthetic_runs
@@ -142,3 +143,18 @@ def test_an_empty_store_makes_an_empty_grid():
     grid = Grid(digits_runs(range(1)).iloc[:0])
     assert grid.settings == []
     assert grid.notes == []
+
+
+def test_spare_seeds_pair_the_readings_and_stay_out_of_the_tables():
+    emi = Cell("emi", "cifar100", 10, 1000)
+    reading = replace(emi, variant="cos", changes=(("dmi_threshold", "cos"),), shift=0.02)
+    runs = pd.concat([synthetic_runs([emi], range(4)), synthetic_runs([emi, reading], range(100, 103))])
+    grid = Grid(runs)
+    setting = next(s for s in grid.paper_settings if s.memory == 1000 and s.dataset == "cifar100")
+    assert [r.seed for r in grid.cell(Row("emi"), setting).runs] == [0, 1, 2, 3]
+    assert "spare-seeds" in kinds(grid)
+    (drawing,) = readings_figure(grid)
+    assert list(drawing.data["n"]) == [3]
+    assert bool(drawing.data["paired"].iloc[0])
+    alone = Grid(runs[runs["seed"] >= 100])
+    assert alone.cell(Row("emi"), setting).n == 3

@@ -135,7 +135,7 @@ def readings_figure(grid: Grid) -> Iterator[Drawing]:
         found = readings(grid, setting)
         if not found:
             continue
-        base = grid.cell(Row("emi"), setting).by_seed(ACCURACY)
+        base = grid.cell(Row("emi"), setting, spare=True).by_seed(ACCURACY)
         records: list[dict[str, Any]] = []
         for row, cell, changed in found:
             d = contrast(cell.by_seed(ACCURACY), base)

@@ -124,7 +124,7 @@ def variant_rows(grid: Grid, data: PageData) -> list[dict[str, Any]]:
     out = []
     for setting in grid.settings:
         for row in grid.variants(setting):
-            cell, base = grid.cell(row, setting), grid.cell(Row(row.method), setting)
+            cell, base = grid.cell(row, setting), grid.cell(Row(row.method), setting, spare=True)
             summary = summarize(cell, ACCURACY)
             if summary is None:
                 continue
