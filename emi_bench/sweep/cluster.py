@@ -65,6 +65,8 @@ def connected(address: str | None) -> Iterator[Cluster]:
     if local:
         # Token authentication guards a port; this Ray listens on loopback only. It stays on everywhere else.
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+        # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
+        os.environ.setdefault("RAY_worker_niceness", "0")
     warnings.filterwarnings("ignore", module="ray.*")
     import ray
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import time
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 import typer
 from rich.console import Console
 
@@ -16,6 +18,7 @@ from emi_bench.data.own import find_own, is_own
 from emi_bench.errors import UserError
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
+from emi_bench.sweep.cluster import Cluster, connected
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.packing import Request, check_feasible, settle, slots, warnings_of
 from emi_bench.sweep.plan import Cell, Plan, expand, make_plan, parse_only, parse_seeds, select
@@ -72,8 +75,6 @@ def run_sweep(console: Console, asked: Asked, options: Options, address: str | N
     code = 0
     display: Display | None = None
     try:
-        from emi_bench.sweep.cluster import connected
-
         with connected(address) as cluster:
             costs = Costs(store, to_run)
             requests = settle(to_run, costs, cluster, _card_bytes)
@@ -192,16 +193,9 @@ def _say(console: Console, text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def local_requests(cells: list[Cell], costs: Costs) -> tuple[dict[str, Request], int]:
+def local_requests(cells: list[Cell], costs: Costs) -> tuple[dict[str, Request], Cluster]:
     """What a plan assumes without asking Ray: this machine."""
-    import os
-
-    import torch
-
-    from emi_bench.sweep.cluster import Cluster
-
     cards = torch.cuda.device_count()
-    here = Cluster(True, [{"CPU": float(os.cpu_count() or 1), "GPU": float(cards)}])
+    here = Cluster(True, [{"CPU": float(os.cpu_count() or 1)} | ({"GPU": float(cards)} if cards else {})])
     size = float(torch.cuda.get_device_properties(0).total_memory) if cards else 0.0
-    requests = settle(cells, costs, here, lambda: size)
-    return requests, slots(requests, here, None)
+    return settle(cells, costs, here, lambda: size), here

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from emi_bench.store.claims import TTL, Claims
+from emi_bench.store.failures import Failures
 from emi_bench.store.patient import PATIENCE, PatientStore
 from emi_bench.sweep.attempt import Outcome
 from emi_bench.sweep.cluster import Cluster
@@ -35,6 +36,10 @@ class Interrupted(KeyboardInterrupt):
 
 class FailedFast(Exception):
     """A run failed and the user asked to stop then."""
+
+
+class WorkerLost(Exception):
+    """The process of a run went away again and again."""
 
 
 class Grid(list[str]):
@@ -124,6 +129,9 @@ class Execution:
             raise Interrupted(self.signal)
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
+        if outcome.state == "lost":  # nobody else is left to write it down
+            with contextlib.suppress(OSError):
+                Failures(self.store.files).record(cell.spec, WorkerLost(outcome.error), outcome.error, self.name)
         self.outcomes[cell.run_id] = outcome
         self.display.ended(cell, outcome)
         if self.options.fail_fast and outcome.state in ("failed", "lost"):

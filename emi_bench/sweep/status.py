@@ -15,6 +15,7 @@ from emi_bench.store.failures import Failure, Failures
 from emi_bench.store.lease import holder
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.invoke import Asked, local_requests, planned
+from emi_bench.sweep.packing import check_feasible, slots
 from emi_bench.sweep.plan import Cell, Plan, count
 from emi_bench.sweep.progress import duration
 
@@ -24,7 +25,7 @@ def show_plan(console: Console, asked: Asked) -> None:
     store = Store(asked.results)
     sweep, plan = planned(asked, store)
     costs = Costs(store, plan.cells)
-    requests, at_once = local_requests(plan.todo, costs)
+    requests, here = local_requests(plan.todo, costs)
     title = f"{sweep.name}: {sweep.title}" if sweep.title else sweep.name
     console.print(title, style="bold", highlight=False, markup=False)
     console.print(_matrix(plan, costs, {r: q.gpu > 0 for r, q in requests.items()}))
@@ -45,6 +46,12 @@ def show_plan(console: Console, asked: Asked) -> None:
         as_gpu = sum(costs.of(c, True).seconds for c in plan.todo if requests[c.run_id].gpu == 0)
         beside = f"; on a card of the paper's speed {as_gpu / 3600:.1f} GPU hours" if as_gpu > 3600 else ""
         _say(console, f"about {sum(e.seconds for e in cpu) / 3600:.1f} CPU hours ({how}){beside}")
+    try:
+        check_feasible(requests, here)
+    except UserError as e:
+        _say(console, f"not on this machine: {e.message}\n  {e.hint}")
+        return
+    at_once = slots(requests, here, None)
     finish = max(total / at_once, longest)
     when = time.strftime("%a %H:%M" if finish < 6 * 86400 else "%Y-%m-%d", time.localtime(time.time() + finish))
     _say(console, f"on this machine, {at_once} at a time: {duration(finish)}, until {when}")

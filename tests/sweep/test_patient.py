@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 import time
@@ -66,7 +67,7 @@ def test_a_full_disk_is_waited_for_and_leaves_nothing_half_written(small_disk: P
     files = PatientFiles(small_disk, patience=20)
     files.mark()
     filler = small_disk / "filler"
-    with pytest.raises(OSError, match="No space"), open(filler, "wb", buffering=0) as out:
+    with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as out:
         while True:
             out.write(b"x" * 4096)
     room = threading.Timer(0.8, filler.unlink)
