@@ -227,7 +227,8 @@ class Grid:
     def _say_spare(self) -> None:
         spare = sorted({r.seed for r in self.runs if r.seed not in self._main_seeds}) if self._main_seeds else []
         if spare and self.paper_settings:
-            text = f"runs of seeds outside 0-9 ({few(map(str, spare), 5)}) serve the variants they are paired with, not the tables"
+            seeds = few(map(str, spare), 5)
+            text = f"runs of seeds outside 0-9 ({seeds}) serve the variants paired with them, not the tables"
             self.notes.append(Note("spare-seeds", text))
 
     def _say_protocols(self) -> None:

@@ -1,0 +1,72 @@
+"""Every recipe of docs/results.md and the tour run on a store's files."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emi_bench.report.runs import METRIC_COLUMNS
+from emi_bench.store.schema import COLUMNS
+from tests.report.synthetic import digits_runs
+from tests.report.synthetic_store import synthetic_features, write_store
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "results.md").read_text("utf-8")
+BLOCKS = re.findall(r"### (.+?)\n.*?```python ?(\w*)\n(.*?)```", DOCS, re.S)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """SYNTHETIC runs under `results/`, with a side file that readers must skip."""
+    root = tmp_path_factory.mktemp("recipes")
+    runs = digits_runs()
+    write_store(runs, root / "results")
+    (root / "results" / "_features").mkdir()
+    synthetic_features(runs["run_id"][0]).to_parquet(root / "results" / "_features" / f"{runs['run_id'][0]}.parquet")
+    return root
+
+
+def run_python(arguments: list[str], folder: Path) -> str:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *(p for p in sys.path if p)])}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_there_are_five_recipes_for_pandas_and_one_each_for_duckdb_and_polars():
+    assert [needs for _, needs, _ in BLOCKS] == ["", "", "", "", "", "duckdb", "polars"]
+
+
+@pytest.mark.parametrize(("title", "needs", "code"), BLOCKS, ids=[b[0][:30] for b in BLOCKS])
+def test_a_recipe_runs_as_printed(folder, title, needs, code):
+    if needs and importlib.util.find_spec(needs) is None:
+        pytest.skip(f"{needs} is not installed")
+    assert run_python(["-c", code], folder).strip()
+
+
+def test_the_sql_and_the_pandas_recipe_agree(folder):
+    """The first recipe against numbers computed from the synthetic frame itself."""
+    out = run_python(["-c", BLOCKS[0][2]], folder)
+    runs = digits_runs()
+    mean = runs[(runs["method"] == "er") & (runs["memory"] == 50)]["average_accuracy"].mean() * 100
+    line = next(x for x in out.splitlines() if x.startswith("er "))
+    assert f"{mean:.1f}" in line
+
+
+def test_the_tour_runs(folder):
+    out = run_python([str(ROOT / "examples" / "results_tour.py"), "results"], folder)
+    assert "21 runs" in out
+    assert "emi-bench run --method" in out
+
+
+def test_every_column_is_in_the_docs():
+    for column in [*COLUMNS, *METRIC_COLUMNS, "matrix", "config", "command"]:
+        assert f"`{column}`" in DOCS, column
