@@ -8,6 +8,7 @@ not seen nothing is believed and nothing is written.
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -32,6 +33,7 @@ class PatientFiles(Files):
     def __init__(self, root: str | Path, patience: float = PATIENCE) -> None:
         super().__init__(root)
         self.patience = patience
+        self._marker = self.full(MARKER)
 
     def mark(self) -> None:
         """Make the root and its marker, once, before work begins."""
@@ -81,7 +83,7 @@ class PatientFiles(Files):
             pause = min(1.5 * pause, 10.0)
 
     def _root_there(self) -> bool:
-        return self.remote or Path(self.full(MARKER)).exists()
+        return self.remote or os.path.exists(self._marker)  # noqa: PTH110 (asked for every file)
 
     def _see_root(self) -> None:
         if not self._root_there():

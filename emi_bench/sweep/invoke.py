@@ -76,7 +76,7 @@ def run_sweep(console: Console, asked: Asked, options: Options, address: str | N
     display: Display | None = None
     try:
         with connected(address) as cluster:
-            costs = Costs(store, to_run)
+            costs = Costs(store, to_run, plan.results)
             requests = settle(to_run, costs, cluster, _card_bytes)
             for warning in warnings_of(requests.values()):
                 _say(console, f"warning: {warning}")

@@ -40,6 +40,7 @@ class Plan:
 
     cells: list[Cell]
     repeated: int = 0  #: cells that stand in the file more than once
+    results: dict[str, str] = field(default_factory=dict)  #: all results of the store, by run_id
     done: list[Cell] = field(default_factory=list)
     held: list[tuple[Cell, Claim]] = field(default_factory=list)
     todo: list[Cell] = field(default_factory=list)
@@ -147,12 +148,12 @@ def select(cells: list[Cell], only: Mapping[str, set[str]], seeds: set[int] | No
 
 def make_plan(cells: list[Cell], store: Store, *, repeated: int = 0, owner: str = "") -> Plan:
     """Sort cells by what the store says of them. `owner` is who asks: its own claims hold nothing back."""
-    done = store.results()
+    results = store.results()
     featured = store.featured() if any(c.spec.features for c in cells) else set()
     claims = Claims(store.files).live(owner)
-    plan = Plan(cells, repeated)
+    plan = Plan(cells, repeated, results)
     for cell in cells:
-        if cell.run_id in done and (not cell.spec.features or cell.run_id in featured):
+        if cell.run_id in results and (not cell.spec.features or cell.run_id in featured):
             plan.done.append(cell)
         elif cell.run_id in claims:
             plan.held.append((cell, claims[cell.run_id]))

@@ -24,7 +24,7 @@ def show_plan(console: Console, asked: Asked) -> None:
     """Counts per method and data set, cost, finish time at the present packing."""
     store = Store(asked.results)
     sweep, plan = planned(asked, store)
-    costs = Costs(store, plan.cells)
+    costs = Costs(store, plan.cells, plan.results)
     requests, here = local_requests(plan.todo, costs)
     title = f"{sweep.name}: {sweep.title}" if sweep.title else sweep.name
     console.print(title, style="bold", highlight=False, markup=False)
@@ -94,7 +94,7 @@ def show_status(console: Console, asked: Asked | None, results: str) -> None:
         return
     sweep, plan = planned(asked, store)
     failed = [c for c in plan.todo if c.run_id in failures]
-    costs = Costs(store, plan.cells)
+    costs = Costs(store, plan.cells, plan.results)
     console.print(_matrix(plan, costs, {c.run_id: False for c in plan.todo}))
     _say(
         console,

@@ -13,7 +13,7 @@ import pytest
 def cluster() -> Iterator[Any]:
     """A head with two CPUs and a fake card; drivers join it with `--address`."""
     os.environ["RAY_AUTH_MODE"] = "disabled"
-    os.environ["RAY_worker_niceness"] = "0"  # busy machines would starve the workers
+    os.environ |= {"RAY_worker_niceness": "0"}  # busy machines would starve the workers
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "1"
     from ray.cluster_utils import Cluster
 
