@@ -22,7 +22,7 @@ from emi_bench.sweep.plan import expand
 from emi_bench.sweep.spec import read_sweep
 
 ROOT = Path(__file__).parents[2]
-WAIT = 240  # seconds; machines are shared
+WAIT = 900  # seconds; machines are shared
 
 SWEEP = """
 name: small

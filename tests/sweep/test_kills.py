@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.sweep.sweeping import assert_complete, call, checkpoints, claim_pids, computed, start, sweep_file, wait_for
+from tests.sweep.sweeping import (
+    WAIT,
+    assert_complete,
+    call,
+    checkpoints,
+    claim_pids,
+    computed,
+    start,
+    sweep_file,
+    wait_for,
+)
 
 
 @pytest.fixture
@@ -42,7 +52,7 @@ def test_a_stopped_driver_says_how_to_go_on_and_holds_nothing(
     driver = start(*words)
     wait_for(lambda: checkpoints(results), driver)
     driver.send_signal(number)
-    output, _ = driver.communicate(timeout=60)
+    output, _ = driver.communicate(timeout=WAIT)
     assert driver.returncode == 128 + number
     assert f"Go on with: emi-bench sweep {tmp_path / 'small.yaml'}" in output
     assert "Traceback" not in output
@@ -57,7 +67,7 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path: Path, words: 
     driver = start(*words)
     wait_for(lambda: checkpoints(results), driver)
     os.kill(wait_for(lambda: claim_pids(results), driver)[0], signal.SIGKILL)
-    output, _ = driver.communicate(timeout=240)
+    output, _ = driver.communicate(timeout=WAIT)
     assert driver.returncode == 0, output
     assert "went on after task" in output
     assert_complete(tmp_path / "small.yaml", results)
@@ -74,7 +84,7 @@ def test_a_killed_node_costs_its_runs_at_most_one_task(tmp_path: Path, cluster: 
     cluster.remove_node(node, allow_graceful=False)
     replacement = cluster.add_node(num_cpus=2, num_gpus=1, resources={"spot": 2})
     try:
-        output, _ = driver.communicate(timeout=240)
+        output, _ = driver.communicate(timeout=WAIT)
     finally:
         cluster.remove_node(replacement)
     assert driver.returncode == 0, output
@@ -85,7 +95,7 @@ def test_a_killed_node_costs_its_runs_at_most_one_task(tmp_path: Path, cluster: 
 @pytest.mark.slow
 def test_two_drivers_on_one_store_share_the_work(tmp_path: Path, words: list[str]) -> None:
     drivers = [start(*words, "--max-concurrent", "1") for _ in range(2)]
-    outputs = [d.communicate(timeout=240)[0] for d in drivers]
+    outputs = [d.communicate(timeout=WAIT)[0] for d in drivers]
     assert [d.returncode for d in drivers] == [0, 0], outputs
     assert sum(map(computed, outputs)) == 4, outputs
     assert_complete(tmp_path / "small.yaml", tmp_path / "results")
@@ -100,7 +110,7 @@ def test_a_store_that_vanishes_for_a_moment_loses_nothing(tmp_path: Path, words:
     time.sleep(4)
     assert not results.exists()  # nobody made it anew
     (tmp_path / "away").rename(results)
-    output, _ = driver.communicate(timeout=240)
+    output, _ = driver.communicate(timeout=WAIT)
     assert driver.returncode == 0, output
     assert_complete(tmp_path / "small.yaml", results)
 
@@ -131,7 +141,7 @@ def test_a_disk_that_is_full_for_a_moment_is_waited_for(small_disk: Path, tmp_pa
     filler = fill(small_disk)
     time.sleep(4)
     filler.unlink()
-    output, _ = driver.communicate(timeout=240)
+    output, _ = driver.communicate(timeout=WAIT)
     assert driver.returncode == 0, output
     assert_complete(tmp_path / "small.yaml", small_disk)
 
@@ -143,7 +153,7 @@ def test_a_disk_that_stays_full_fails_the_runs_and_the_same_command_mends_it(
     driver = start(*words, "--patience", "2")
     wait_for(lambda: checkpoints(small_disk), driver)
     filler = fill(small_disk)
-    output, _ = driver.communicate(timeout=240)
+    output, _ = driver.communicate(timeout=WAIT)
     assert driver.returncode == 1, output
     assert "the disk is full" in output or "No space" in output
     filler.unlink()

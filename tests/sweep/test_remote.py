@@ -1,0 +1,64 @@
+"""A bucket, as far as it can be had without one: fsspec's memory file system behind pyarrow."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import fsspec
+import pytest
+from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+from emi_bench.data import load
+from emi_bench.store import claims as claims_module
+from emi_bench.store.claims import Claims
+from emi_bench.store.files import Files
+from emi_bench.store.patient import PatientStore
+from emi_bench.sweep.attempt import attempt
+from emi_bench.sweep.plan import expand, make_plan
+from emi_bench.sweep.spec import read_sweep
+from tests.sweep.sweeping import sweep_file
+
+RUN = "b" * 64
+
+
+def in_memory(files: Files, name: str) -> None:
+    files.remote = True
+    files.fs = PyFileSystem(FSSpecHandler(fsspec.filesystem("memory")))
+    files.base = f"/{name}/results"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PatientStore:
+    made = PatientStore(tmp_path, patience=1)
+    in_memory(made.files, tmp_path.name)
+    made.files.mark()
+    return made
+
+
+def test_a_sweep_plans_runs_and_finds_its_results_in_a_bucket(
+    store: PatientStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_module, "SETTLE", 0.01)
+    cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="finetune", seeds=2, batch=50)))
+    assert len(make_plan(cells, store).todo) == 2
+    assert attempt(cells[0].spec, store, lambda: load("digits"), owner="a").state == "done"
+    plan = make_plan(cells, store)
+    assert (plan.done, plan.todo) == ([cells[0]], [cells[1]])
+    assert store.files.list("_claims") == []
+
+
+def test_of_two_that_claim_in_a_bucket_at_once_the_last_writer_holds(
+    store: PatientStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_module, "SETTLE", 0.5)
+    got: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda o=o: got.append(Claims(store.files).acquire(RUN, owner=o) is not None))
+        for o in ("a", "b", "c")
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sum(got) == 1
