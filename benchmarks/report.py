@@ -45,9 +45,8 @@ def main() -> None:
     from tests.report.synthetic_store import write_store
 
     runs = synthetic_runs().sample(frac=1, random_state=0)
-    print(
-        f"{'runs':>6} {'load s':>8} {'(wall)':>8} {'build s':>8} {'(wall)':>8} {'peak MB':>8} {'page MB':>8} {'files':>6}"
-    )
+    heads = ("runs", "load s", "(wall)", "build s", "(wall)", "peak MB", "page MB", "files")
+    print(" ".join(f"{h:>8}" for h in heads), flush=True)
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         for size in SIZES:
@@ -56,8 +55,8 @@ def main() -> None:
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             m = json.loads(done.stdout.splitlines()[-1])
             print(
-                f"{m['runs']:>6} {m['load']:>8.2f} {m['load_wall']:>8.2f} {m['build']:>8.1f} {m['build_wall']:>8.1f} "
-                f"{m['memory_mb']:>8.0f} {m['page_mb']:>8.2f} {m['files']:>6}",
+                f"{m['runs']:>8} {m['load']:>8.2f} {m['load_wall']:>8.2f} {m['build']:>8.1f} {m['build_wall']:>8.1f} "
+                f"{m['memory_mb']:>8.0f} {m['page_mb']:>8.2f} {m['files']:>8}",
                 flush=True,
             )
 
