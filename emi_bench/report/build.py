@@ -13,10 +13,11 @@ import pandas as pd
 
 from emi_bench import reference
 from emi_bench.errors import UserError
+from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTING_RAPTOR, SPREADS, Metric, Spread
 from emi_bench.report.claims import Checked, check_claims
 from emi_bench.report.compare import Comparison, comparisons, comparisons_csv, headline
 from emi_bench.report.figures import FeatureFinder, all_figures, save, small_png
-from emi_bench.report.grid import ACCURACY, FORGETTING, FORGETTING_RAPTOR, SPREADS, Grid, Metric, Spread
+from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table, preview
 from emi_bench.report.page import render
 from emi_bench.report.page.render import Content, Picture

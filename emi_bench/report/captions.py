@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from emi_bench.report.grid import SPREADS, Metric, Setting, Spread, Summary, odd_protocol
+from emi_bench.report.axes import SPREADS, Metric, Setting, Spread, odd_protocol
+from emi_bench.report.grid import Summary
 from emi_bench.report.latex import escape
 from emi_bench.report.table import Text
 

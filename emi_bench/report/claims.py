@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from emi_bench import reference
+from emi_bench.report.axes import Row, dataset_title, memory_title
 from emi_bench.report.evidence import COINCIDENCE, METRICS, STUDIES, Estimate, Evidence, Ours, Printed, competitors
-from emi_bench.report.grid import Grid, Row, dataset_title, memory_title
+from emi_bench.report.grid import Grid
 from emi_bench.report.studies import FLAGS
 
 Verdict = Literal[
@@ -278,6 +280,16 @@ def check_claims(grid: Grid) -> list[Checked]:
             )  # fmt: skip
         out.append(checked)
     return out
+
+
+def claims_headline(checked: list[Checked]) -> str:
+    """The strip over the claims."""
+    paper, ours = Counter(c.paper for c in checked), Counter(c.ours for c in checked)
+    return (
+        f"Of {len(checked)} sentences, {paper['holds']} hold in the paper's own tables and {paper['contradicts itself']} "
+        f"contradict them; in our runs {ours['holds']} hold, {ours['does not hold here']} do not, "
+        f"{ours['not enough runs']} wait for runs."
+    )
 
 
 def _at(point: tuple[Any, ...]) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.status import Status
 
 from emi_bench.errors import UserError
-from emi_bench.report.grid import Spread
+from emi_bench.report.axes import Spread
 
 TABLES = {
     1: "Average accuracy of every method (Table I, or the same for your own grid).",
@@ -89,8 +89,9 @@ def _table_command(number: int) -> Callable[..., None]:
 def table_text(number: int, format_: str, results: str, spread: Spread, forgetting: str) -> str:
     """One table in one format; for a grid that is not the paper's, the tables that stand in for it."""
     from emi_bench import load_runs
+    from emi_bench.report.axes import SPREADS
     from emi_bench.report.build import FORGETTINGS, check_choice
-    from emi_bench.report.grid import SPREADS, Grid
+    from emi_bench.report.grid import Grid
     from emi_bench.report.latex import latex_table
     from emi_bench.report.plain import csv_table, markdown_table
     from emi_bench.report.tables import all_tables

@@ -12,18 +12,17 @@ from typing import Any, Literal
 from scipy import stats
 
 from emi_bench import reference
-from emi_bench.report.grid import (
+from emi_bench.report.axes import (
     ACCURACY,
     FORGETTING,
     FORGETTING_RAPTOR,
-    Cell,
-    Grid,
     Metric,
     Row,
     Setting,
     dataset_title,
     memory_title,
-)  # fmt: skip
+)
+from emi_bench.report.grid import Cell, Grid
 from emi_bench.report.statistics import ENOUGH, mean_interval
 from emi_bench.report.studies import ALPHAS, FLAGS, PROTOTYPES, is_study_setting, published, study
 

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from emi_bench import reference
-from emi_bench.report.grid import ACCURACY, FORGETTING, MEMORY, TIME, Cell, Grid, Metric, Row, Setting
+from emi_bench.report.axes import ACCURACY, FORGETTING, MEMORY, TIME, Metric, Row, Setting
+from emi_bench.report.grid import Cell, Grid
 from emi_bench.report.statistics import ENOUGH, contrast, mean_interval
 from emi_bench.report.studies import ALPHAS, FLAGS, PROTOTYPES, is_study_setting, published, study
 from emi_bench.report.tables import efficiency_setting

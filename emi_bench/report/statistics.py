@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from emi_bench.report.grid import Grid, Metric, Row, Setting
+from emi_bench.report.axes import Metric, Row, Setting
+from emi_bench.report.grid import Grid
 
 Sample = NDArray[np.float64]
 RESAMPLES = 9999

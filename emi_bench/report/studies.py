@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from emi_bench import reference
-from emi_bench.report.grid import Cell, Grid, Row, Setting, is_paper_setting
+from emi_bench.report.axes import Row, Setting, is_paper_setting
+from emi_bench.report.grid import Cell, Grid
 from emi_bench.report.runs import Run
 
 Point = tuple[Any, ...]

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from emi_bench import reference
-from emi_bench.report.captions import caption, protocol_words
-from emi_bench.report.grid import (
+from emi_bench.report.axes import (
     ACCURACY,
     FORGETTING,
     INCREMENTAL,
     MEMORY,
     TIME,
-    Cell,
-    Grid,
     Metric,
     Row,
     Setting,
@@ -22,8 +19,9 @@ from emi_bench.report.grid import (
     dataset_title,
     memory_title,
     odd_protocol,
-    summarize,
-)  # fmt: skip
+)
+from emi_bench.report.captions import caption, protocol_words
+from emi_bench.report.grid import Cell, Grid, summarize
 from emi_bench.report.latex import escape
 from emi_bench.report.studies import ALPHAS, FLAGS, PROTOTYPES, Point, Study, all_studies, is_study_setting, published
 from emi_bench.report.table import Line, Table, Text, Value, mark_best

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from emi_bench.report.axes import Row
 from emi_bench.report.figures import Drawing, all_figures, save
 from emi_bench.report.figures.canvas import LOOKS, look, small_png
 from emi_bench.report.figures.features import on_circle
-from emi_bench.report.grid import Grid, Row
+from emi_bench.report.grid import Grid
 from tests.report.synthetic import grid_cells, synthetic_runs
 from tests.report.synthetic_store import synthetic_features
 

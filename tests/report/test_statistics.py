@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from emi_bench.report.grid import ACCURACY, FORGETTING, Grid, Row
+from emi_bench.report.axes import ACCURACY, FORGETTING, Row
+from emi_bench.report.grid import Grid
 from emi_bench.report.statistics import (
     bootstrap_interval,
     contrast,

@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from emi_bench import reference
-from emi_bench.report.grid import ACCURACY, FORGETTING_RAPTOR, Grid, Summary
+from emi_bench.report.axes import ACCURACY, FORGETTING_RAPTOR
+from emi_bench.report.grid import Grid, Summary
 from emi_bench.report.latex import latex_table, latex_value
 from emi_bench.report.plain import csv_table, markdown_table, plain_value
 from emi_bench.report.table import Line, Table, Text, Value, mark_best

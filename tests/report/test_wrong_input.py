@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 
 from emi_bench.errors import UserError
+from emi_bench.report.axes import ACCURACY, Row
+from emi_bench.report.checks import read_runs
 from emi_bench.report.figures.studies import readings_figure
-from emi_bench.report.grid import ACCURACY, Grid, Row, summarize
-from emi_bench.report.runs import named_variant, read_runs
+from emi_bench.report.grid import Grid, summarize
+from emi_bench.report.runs import named_variant
 from tests.report.synthetic import Cell, digits_runs, grid_cells, run_row, synthetic_runs
 
 

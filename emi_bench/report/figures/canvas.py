@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from emi_bench import reference
-from emi_bench.report.grid import Row
+from emi_bench.report.axes import Row
 
 WIDE, NARROW = 7.16, 3.5  #: inches, a page and a column
 

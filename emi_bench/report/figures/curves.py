@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from emi_bench.report.axes import Setting, dataset_title, memory_title
 from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, look, new_figure, one_legend, task_ticks
-from emi_bench.report.grid import Grid, Setting, dataset_title, memory_title
+from emi_bench.report.grid import Grid
 
 
 def incremental(grid: Grid) -> Iterator[Drawing]:

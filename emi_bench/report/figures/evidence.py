@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from emi_bench import reference
+from emi_bench.report.axes import ACCURACY, Row, dataset_title, memory_title
 from emi_bench.report.compare import comparisons
 from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, look, new_figure
-from emi_bench.report.grid import ACCURACY, Grid, Row, dataset_title, memory_title
+from emi_bench.report.grid import Grid
 from emi_bench.report.statistics import differences, focus, overall
 
 VERDICT_COLOURS = {"agrees": "#009e73", "above": "#0072b2", "below": "#d55e00", "too few runs": "#999999"}

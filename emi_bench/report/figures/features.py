@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, gaussian_filter1d
 
+from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
 from emi_bench.report.figures.canvas import WIDE, Drawing, new_figure
-from emi_bench.report.grid import Grid, Row, Setting, dataset_title, memory_title
+from emi_bench.report.grid import Grid
 
 #: The paper's four panels; the first methods with features stand in where these have none.
 METHODS = ("er", "ocm", "onpro", "emi")

@@ -10,8 +10,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from emi_bench.report.axes import ACCURACY, Row, Setting, dataset_title, memory_title
 from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, new_figure, task_ticks
-from emi_bench.report.grid import ACCURACY, Grid, Row, Setting, dataset_title, memory_title
+from emi_bench.report.grid import Grid
 from emi_bench.report.statistics import focus
 
 Matrix = NDArray[np.float64]

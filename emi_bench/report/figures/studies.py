@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from emi_bench import reference
+from emi_bench.report.axes import ACCURACY, Row, Setting, dataset_title, memory_title
 from emi_bench.report.figures.canvas import NARROW, WIDE, Drawing, new_figure
-from emi_bench.report.grid import ACCURACY, Grid, Row, Setting, dataset_title, memory_title, summarize
+from emi_bench.report.grid import Grid, summarize
 from emi_bench.report.statistics import contrast
 from emi_bench.report.studies import (
     ALPHAS,

@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from emi_bench.report.axes import ACCURACY, TIME, Setting, dataset_title, memory_title
 from emi_bench.report.figures.canvas import WIDE, Drawing, look, new_figure, one_legend
-from emi_bench.report.grid import ACCURACY, TIME, Grid, Setting, dataset_title, memory_title, summarize
+from emi_bench.report.grid import Grid, summarize
 
 
 def _families(grid: Grid) -> list[list[Setting]]:

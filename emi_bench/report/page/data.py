@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emi_bench import reference
-from emi_bench.report.grid import Cell, Grid, Row, Setting, dataset_title, memory_title
+from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
+from emi_bench.report.grid import Cell, Grid
 from emi_bench.report.runs import Run
 
 ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)

@@ -11,23 +11,22 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, select_autoescape
 
 from emi_bench import reference
-from emi_bench.report.claims import Checked
-from emi_bench.report.compare import RULE, Comparison, by_method, headline
-from emi_bench.report.grid import (
+from emi_bench.report.axes import (
     ACCURACY,
     FORGETTING,
     FORGETTING_RAPTOR,
     INCREMENTAL,
     SPREADS,
-    Grid,
     Metric,
     Row,
     Setting,
     Spread,
     dataset_title,
     memory_title,
-    summarize,
-)  # fmt: skip
+)
+from emi_bench.report.claims import Checked, claims_headline
+from emi_bench.report.compare import RULE, Comparison, by_method, headline
+from emi_bench.report.grid import Grid, summarize
 from emi_bench.report.page.data import PageData
 from emi_bench.report.plain import plain_value
 from emi_bench.report.statistics import Difference, Overall, contrast
@@ -180,6 +179,7 @@ def render(grid: Grid, content: Content) -> str:
         differences=content.differences,
         overall=content.overall,
         claims=content.claims,
+        claims_headline=claims_headline(list(content.claims)),
         pictures=content.pictures,
         dataset_title=dataset_title,
         memory_title=memory_title,

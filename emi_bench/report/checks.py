@@ -1,0 +1,172 @@
+"""What may be odd about a store's runs: found, set aside or marked, and said."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from emi_bench import reference
+from emi_bench.errors import UserError
+from emi_bench.report.runs import REQUIRED, Note, Run, cell_key, name, to_run
+
+
+def read_runs(frame: pd.DataFrame) -> tuple[list[Run], list[Note]]:
+    """The trusted runs of a `load_runs` frame, in a fixed order, and the notes on what was odd."""
+    missing = [c for c in REQUIRED if c not in frame.columns]
+    if missing:
+        raise UserError(
+            f"these results lack the columns {', '.join(missing)}",
+            hint="give the report what emi_bench.load_runs() returns",
+        )
+    runs = [to_run(row) for row in frame.to_dict("records")]
+    runs.sort(key=lambda r: (r.dataset, r.n_tasks, r.memory, r.method, r.variant, r.seed, r.run_id))
+    notes: list[Note] = []
+    for step in (_same_file_twice, _incomplete, _same_cell_twice):
+        runs = step(runs, notes)
+    for look in (_schemas, _contents, _orders, _configs, _strangers, _lonely):
+        look(runs, notes)
+    return runs, notes
+
+
+def few(texts: Iterable[str], limit: int = 3) -> str:
+    """The first of them and how many more there are."""
+    all_texts = list(texts)
+    rest = len(all_texts) - limit
+    return "; ".join(all_texts[:limit]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _same_file_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
+    once = {r.run_id: r for r in runs}
+    if len(once) < len(runs):
+        twice = [i[:12] for i, n in Counter(r.run_id for r in runs).items() if n > 1]
+        notes.append(
+            Note(
+                "duplicate",
+                f"{len(runs) - len(once)} run files stand twice in the store; one of each is used: {few(twice)}",
+            )
+        )
+    return list(once.values())
+
+
+def fault(run: Run) -> str:
+    """Why a matrix cannot be used, or ''."""
+    t = run.n_tasks
+    if run.matrix.shape != (t, t):
+        return f"its matrix has shape {run.matrix.shape}, not {(t, t)}"
+    first = t - 1 if run.method == "offline" else 0
+    below = np.tril(np.ones((t, t), dtype=bool))[first:]
+    known = run.matrix[first:]
+    bad = below & ~((known >= 0) & (known <= 1))
+    if not bad.any():
+        return ""
+    i = int(bad.any(axis=1).argmax())
+    row = known[i][below[i]]
+    after = f"task {first + i + 1}"
+    if np.isnan(row).all():
+        return f"its matrix has no row for {after}"
+    if not np.isfinite(row).all():
+        return f"its accuracy after {after} is not a number"
+    return f"its accuracy after {after} is outside 0-1"
+
+
+def _incomplete(runs: list[Run], notes: list[Note]) -> list[Run]:
+    faults = {r.run_id: f for r in runs if (f := fault(r))}
+    if faults:
+        said = (f"{name(r)}: {faults[r.run_id]}" for r in runs if r.run_id in faults)
+        notes.append(
+            Note("incomplete", f"{len(faults)} runs are set aside, their cells count as missing them: {few(said)}")
+        )
+    return [r for r in runs if r.run_id not in faults]
+
+
+def _same_cell_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
+    by_cell: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+    for r in runs:
+        by_cell[(*cell_key(r), r.seed)].append(r)
+    clashes = [c for c in by_cell.values() if len(c) > 1]
+    if clashes:
+        said = (f"{name(c[0])} ({len(c)} runs)" for c in clashes)
+        notes.append(
+            Note("duplicate", f"{len(clashes)} cells hold several runs of one seed (the method's version or constants "
+                 f"changed); the one that finished last is used: {few(said)}")
+        )  # fmt: skip
+    return [max(c, key=lambda r: (str(r.facts.get("finished", "")), r.run_id)) for c in by_cell.values()]
+
+
+def _schemas(runs: list[Run], notes: list[Note]) -> None:
+    versions = Counter(r.schema_version for r in runs)
+    if len(versions) > 1:
+        said = ", ".join(f"{n} of version {v}" for v, n in sorted(versions.items()))
+        notes.append(Note("schema", f"the files were written with different schema versions: {said}"))
+
+
+def _differs(runs: list[Run], group: Callable[[Run], Hashable], value: Callable[[Run], Hashable]) -> list[Run]:
+    """The first run of every group whose runs do not agree on `value`."""
+    first: dict[Hashable, Run] = {}
+    odd: dict[Hashable, Run] = {}
+    for r in runs:
+        seen = first.setdefault(group(r), r)
+        if value(seen) != value(r):
+            odd.setdefault(group(r), r)
+    return list(odd.values())
+
+
+def _contents(runs: list[Run], notes: list[Note]) -> None:
+    odd = _differs(runs, lambda r: r.dataset, lambda r: str(r.facts.get("data_fingerprint")))
+    if odd:
+        notes.append(
+            Note(
+                "fingerprint",
+                f"runs on {', '.join(r.dataset for r in odd)} saw different data contents: they are not comparable",
+            )
+        )
+
+
+def _orders(runs: list[Run], notes: list[Note]) -> None:
+    with_order = [r for r in runs if r.facts.get("class_order") is not None]
+    odd = _differs(
+        with_order, lambda r: (r.dataset, r.n_tasks, r.protocol, r.seed), lambda r: tuple(r.facts["class_order"])
+    )
+    if odd:
+        said = (f"{r.dataset} seed {r.seed}" for r in odd)
+        notes.append(
+            Note(
+                "unpaired",
+                f"methods saw different class orders for one seed, so differences are not truly paired: {few(said)}",
+            )
+        )
+
+
+def _configs(runs: list[Run], notes: list[Note]) -> None:
+    odd = _differs(runs, cell_key, lambda r: repr(sorted(r.config.items(), key=lambda kv: str(kv[0]))))
+    if odd:
+        said = (f"{r.method}{f'[{r.variant}]' if r.variant else ''} {r.dataset} M={r.memory}" for r in odd)
+        notes.append(Note("config", f"cells whose runs have different constants: {few(said)}"))
+
+
+def _strangers(runs: list[Run], notes: list[Note]) -> None:
+    own = sorted({r.method for r in runs} - set(reference.methods()))
+    if own:
+        notes.append(
+            Note(
+                "unknown-method",
+                f"not among the paper's methods, shown under their own names without a citation: {', '.join(own)}",
+            )
+        )
+
+
+def _lonely(runs: list[Run], notes: list[Note]) -> None:
+    seeds: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+    for r in runs:
+        seeds[cell_key(r)].add(r.seed)
+    single = sum(len(s) == 1 for s in seeds.values())
+    if single:
+        notes.append(
+            Note(
+                "one-seed", f"{single} of {len(seeds)} cells rest on one seed: no spread, no interval, no test for them"
+            )
+        )
