@@ -111,6 +111,7 @@ def test_saved_figures_are_byte_identical_and_carry_type_42_fonts(digits_frame, 
     assert b"CreationDate" not in pdf
 
 
+@pytest.mark.slow
 def test_figures_do_not_depend_on_the_process(tmp_path):
     """Set and dict order of strings change with the hash seed; the bytes may not."""
     script = (

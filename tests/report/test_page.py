@@ -147,8 +147,7 @@ document.body.setAttribute("data-probe", JSON.stringify(out));
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-@pytest.mark.parametrize("width", [1200, 500])
-@pytest.mark.parametrize("which", ["paper", "digits"])
+@pytest.mark.parametrize(("which", "width"), [("paper", 1200), ("paper", 500), ("digits", 500)])
 def test_in_a_browser_a_click_opens_a_cell_and_nothing_complains(paper_page, digits_page, tmp_path, which, width):
     page = paper_page if which == "paper" else digits_page
     probed = tmp_path / "probe.html"
