@@ -287,8 +287,8 @@ def claims_headline(checked: list[Checked]) -> str:
     paper, ours = Counter(c.paper for c in checked), Counter(c.ours for c in checked)
     return (
         f"Of {len(checked)} sentences, {paper['holds']} hold in the paper's own tables and "
-        f"{paper['contradicts itself']} contradict them; in our runs {ours['holds']} hold, {ours['does not hold here']} do not, "
-        f"{ours['not enough runs']} wait for runs."
+        f"{paper['contradicts itself']} contradict them; in our runs {ours['holds']} hold, "
+        f"{ours['does not hold here']} do not, {ours['not enough runs']} wait for runs."
     )
 
 
