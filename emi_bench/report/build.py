@@ -217,7 +217,8 @@ def summary_lines(grid: Grid, compared: list[Comparison]) -> list[str]:
         return [
             "the store holds no runs: `emi-bench demo` makes some in minutes, `emi-bench sweep sweeps/table1.yaml` all"
         ]
-    lines = [f"{len(grid.runs)} runs in {len(grid.settings)} settings"]
+    several = "s" if len(grid.settings) > 1 else ""
+    lines = [f"{len(grid.runs)} runs in {len(grid.settings)} setting{several}"]
     if any(c.n for c in compared):
         lines.append(headline(compared))
     return lines + [note.text for note in grid.notes]
