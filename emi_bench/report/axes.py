@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -114,3 +115,14 @@ def memory_title(memory: int) -> str:
     if not memory:
         return "no memory"
     return f"M={memory / 1000:g}k" if memory >= 200 and memory % 100 == 0 else f"M={memory}"
+
+
+def apart(settings: Iterable[Setting]) -> dict[Setting, str]:
+    """What tells columns of one data set apart besides the memory: the protocol values that differ; "" if none do."""
+    settings = list(settings)
+    out = {}
+    for s in settings:
+        kin = [dict(k.protocol) for k in settings if (k.dataset, k.n_tasks) == (s.dataset, s.n_tasks)]
+        differ = [k for k, v in s.protocol if any(other.get(k) != v for other in kin)]
+        out[s] = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in s.protocol if k in differ)
+    return out

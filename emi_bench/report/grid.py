@@ -189,9 +189,10 @@ class Grid:
         }
         if setting.protocol in fits:
             return fits[setting.protocol]
-        # The replay batch means nothing without a memory, so another protocol may serve if it is the only one.
-        width = dict(setting.protocol).get("width")
-        same = [runs for protocol, runs in fits.items() if dict(protocol).get("width") == width]
+        # How a memory is used means nothing without one, and a joint method has batches of its own.
+        idle = {"replay_batch", "reservoir"} | ({"batch"} if row.method == "offline" else set())
+        wanted = {k: v for k, v in setting.protocol if k not in idle}
+        same = [runs for p, runs in fits.items() if {k: v for k, v in p if k not in idle} == wanted]
         return same[0] if len(same) == 1 else []
 
     def expected(self, setting: Setting) -> int:

@@ -16,9 +16,9 @@ from emi_bench.report.axes import (
     Row,
     Setting,
     Spread,
+    apart,
     dataset_title,
     memory_title,
-    odd_protocol,
 )
 from emi_bench.report.captions import caption, protocol_words
 from emi_bench.report.grid import Cell, Grid, summarize
@@ -29,20 +29,19 @@ from emi_bench.report.table import Line, Table, Text, Value, mark_best
 Key = tuple[tuple[str, str | int | float], ...]
 
 
-def _group_title(setting: Setting, several: bool) -> Text:
-    odd = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in odd_protocol(setting.protocol).items()) if several else ""
+def _group_title(setting: Setting, differs: str) -> Text:
     title = dataset_title(setting.dataset)
-    tasks = f"{setting.n_tasks} tasks" + (f", {odd}" if odd else "")
+    tasks = f"{setting.n_tasks} tasks" + (f", {differs}" if differs else "")
     return Text(f"{title} ({tasks})", rf"\textbf{{{escape(title)}}} ({escape(tasks)})")
 
 
 def _columns(settings: Sequence[Setting]) -> tuple[tuple[Text, tuple[Text, ...]], ...]:
-    protocols = {d: len({s.protocol for s in settings if s.dataset == d}) for d in {s.dataset for s in settings}}
+    differs = apart(settings)
     groups = []
     for _, members in groupby(settings, key=lambda s: (s.dataset, s.n_tasks, s.protocol)):
         inside = list(members)
         titles = (Text(t, f"${t}$" if "=" in t else t) for t in (memory_title(s.memory) for s in inside))
-        groups.append((_group_title(inside[0], protocols[inside[0].dataset] > 1), tuple(titles)))
+        groups.append((_group_title(inside[0], differs[inside[0]]), tuple(titles)))
     return tuple(groups)
 
 

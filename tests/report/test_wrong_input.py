@@ -160,3 +160,15 @@ def test_spare_seeds_pair_the_readings_and_stay_out_of_the_tables():
     assert bool(drawing.data["paired"].iloc[0])
     alone = Grid(runs[runs["seed"] >= 100])
     assert alone.cell(Row("emi"), setting).n == 3
+
+
+def test_a_memory_free_run_serves_no_column_of_another_stream_batch():
+    def protocol(**over: int) -> dict[str, object]:
+        return {"n_tasks": 5, "batch": 10, "replay_batch": 64, "width": 20, "precision": "fp32"} | over
+
+    er, finetune, offline = (Cell(m, "digits", 5, 50 if m == "er" else 0) for m in ("er", "finetune", "offline"))
+    rows = [run_row(er, s, protocol=protocol(batch=4, replay_batch=16)) for s in range(2)]
+    rows += [run_row(c, s, protocol=protocol()) for c in (finetune, offline) for s in range(2)]
+    grid = Grid(pd.DataFrame(rows))
+    (setting,) = grid.settings
+    assert [grid.cell(Row(m), setting).n for m in ("er", "finetune", "offline")] == [2, 0, 2]

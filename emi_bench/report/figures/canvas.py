@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from emi_bench import reference
-from emi_bench.report.axes import Row
+from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
 
 WIDE, NARROW = 7.16, 3.5  #: inches, a page and a column
 
@@ -82,6 +82,12 @@ def one_legend(figure: Figure, axes: Sequence[Axes], columns: int = 8) -> None:
     titles = {info.title: info.order for info in reference.methods().values()}
     labels = sorted(handles, key=lambda name: titles.get(name, len(titles) - 1.5))
     figure.legend([handles[n] for n in labels], labels, loc="outside lower center", ncols=min(columns, len(labels)))
+
+
+def panel_title(setting: Setting, differs: Mapping[Setting, str]) -> str:
+    """Data set and memory; below, in what the protocol differs from the other panels of the data set."""
+    below = f"\n{differs[setting]}" if differs[setting] else ""
+    return f"{dataset_title(setting.dataset)} ({memory_title(setting.memory)}){below}"
 
 
 def hide_spare(axes: Sequence[Axes], used: int) -> None:

@@ -7,8 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from emi_bench.report.axes import Setting, dataset_title, memory_title
-from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, look, new_figure, one_legend, task_ticks
+from emi_bench.report.axes import Setting, apart
+from emi_bench.report.figures.canvas import (
+    WIDE,
+    Drawing,
+    hide_spare,
+    look,
+    new_figure,
+    one_legend,
+    panel_title,
+    task_ticks,
+)
 from emi_bench.report.grid import Grid
 
 
@@ -25,6 +34,7 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
     rows = -(-len(settings) // columns)
     width = WIDE if columns > 1 else 4.2
     figure, axes = new_figure(width, 0.45 + 2.0 * rows if columns > 1 else 3.2, rows, columns)
+    differs = apart(settings)
     records = []
     for ax, setting in zip(axes, settings, strict=False):
         tasks = np.arange(1, setting.n_tasks + 1)
@@ -43,7 +53,7 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
                 std = curves.std(axis=0, ddof=1)
                 ax.fill_between(tasks, mean - std, mean + std, color=style["color"], alpha=0.15, linewidth=0)
             records.append((setting, row, list(tasks), curves, cell.n))
-        ax.set_title(f"{dataset_title(setting.dataset)} ({memory_title(setting.memory)})")
+        ax.set_title(panel_title(setting, differs))
         ax.set_xticks(task_ticks(setting.n_tasks))
         ax.set_ylim(bottom=0)
     hide_spare(axes, len(settings))

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, Row, dataset_title, memory_title
+from emi_bench.report.axes import ACCURACY, Row, apart, dataset_title, memory_title
 from emi_bench.report.compare import comparisons
-from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, look, new_figure
+from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, look, new_figure, panel_title
 from emi_bench.report.grid import Grid
 from emi_bench.report.statistics import differences, focus, overall
 
@@ -30,6 +30,7 @@ def differences_figure(grid: Grid) -> Iterator[Drawing]:
     lines = -(-len(settings) // columns)
     height = lines * (0.55 + 0.15 * len(others)) + 0.3
     figure, axes = new_figure(WIDE if columns > 1 else 4.2, height, lines, columns, sharey=True)
+    differs = apart(settings)
     for ax, setting in zip(axes, settings, strict=False):
         for d in (d for d in found if d.setting == setting):
             y, style = others.index(d.other), look(d.other)
@@ -37,7 +38,7 @@ def differences_figure(grid: Grid) -> Iterator[Drawing]:
                 ax.plot([d.low, d.high], [y, y], color=style["color"], linewidth=1.6, solid_capstyle="butt")
             ax.plot(d.mean, y, marker=style["marker"], color=style["color"], fillstyle="full" if d.paired else "none")
         ax.axvline(0, color="black", linewidth=0.7)
-        ax.set_title(f"{dataset_title(setting.dataset)} ({memory_title(setting.memory)})")
+        ax.set_title(panel_title(setting, differs))
         ax.set_yticks(range(len(others)), [r.title for r in others])
         ax.set_ylim(len(others) - 0.5, -0.5)
     hide_spare(axes, len(settings))

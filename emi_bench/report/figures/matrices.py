@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from emi_bench.report.axes import ACCURACY, Row, Setting, dataset_title, memory_title
+from emi_bench.report.axes import ACCURACY, Row, Setting, apart, dataset_title, memory_title
 from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, new_figure, task_ticks
 from emi_bench.report.grid import Grid
 from emi_bench.report.statistics import focus
@@ -67,7 +67,8 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
     bar = figure.colorbar(plain[0].images[0], cax=side)
     bar.set_label("Accuracy (%)")
     bar.outline.set_visible(False)
-    name = f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}"
+    differs = apart(grid.settings)[setting]
+    name = f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}{', ' if differs else ''}{differs}"
     caption = (
         "Mean accuracy on each task (column) after each task (row); the last panel is a difference, blue above zero."
     )

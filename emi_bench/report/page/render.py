@@ -21,6 +21,7 @@ from emi_bench.report.axes import (
     Row,
     Setting,
     Spread,
+    apart,
     dataset_title,
     memory_title,
 )
@@ -101,8 +102,9 @@ def results_table(
                 where = dict(value.key)
                 marks[key][Row(str(where["method"]), str(where["variant"])), setting] = value
     groups: list[list[Any]] = []
+    differs = apart(settings)
     for s in settings:
-        name = f"{dataset_title(s.dataset)} ({s.n_tasks} tasks)"
+        name = f"{dataset_title(s.dataset)} ({s.n_tasks} tasks{', ' if differs[s] else ''}{differs[s]})"
         if groups and groups[-1][0] == name and groups[-1][2] == s.protocol:
             groups[-1][1] += 1
         else:
