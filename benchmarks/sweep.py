@@ -101,7 +101,7 @@ def empty_cells(folder: Path, n: int) -> None:
         requests = settle(cells, costs, cluster, lambda: 0.0)
         execution = Execution("bench", store, cluster, requests, {}, [], display, Options())
         cpu = time.process_time()
-        fit(execution, cells)
+        fit(execution, cells, reuse=True)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - up
     assert display.ended_now["present"] == n
     assert display.first is not None

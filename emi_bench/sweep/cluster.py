@@ -77,7 +77,14 @@ def connected(address: str | None) -> Iterator[Cluster]:
         _start(ray, address, folder)
         known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         nodes = [n["Resources"] for n in known if n["Alive"]]
-        yield Cluster(local, nodes)
+        try:
+            yield Cluster(local, nodes)
+        except (ray.exceptions.RayError, ConnectionError) as e:
+            told = str(e).strip().partition("\n")[0][:200]
+            raise UserError(
+                f"lost the Ray cluster: {type(e).__name__}: {told}",
+                hint="finished tasks are kept: the same command goes on from there",
+            ) from e
     finally:
         ray.shutdown()
         if folder is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from emi_bench.methods import get_method
 from emi_bench.store.claims import TTL, Claims
 from emi_bench.store.failures import Failures
 from emi_bench.store.patient import PATIENCE, PatientStore
@@ -93,7 +94,7 @@ class Execution:
                     del left[cell.run_id]
                     self.display.found(cell)
                 if plan.todo:
-                    self._pass(plan.todo)
+                    self._passes(plan.todo)
                     self._note(left)
                 elif plan.held:
                     self.display.waiting(plan.held)
@@ -115,10 +116,16 @@ class Execution:
                 continue
             del left[run_id]
 
-    def _pass(self, cells: list[Cell]) -> None:
+    def _passes(self, cells: list[Cell]) -> None:
+        """Methods of this package share workers; a plugin's may keep what it likes in its module, so they do not."""
         from emi_bench.sweep.tuning import fit
 
-        fit(self, cells)
+        ours = [c for c in cells if get_method(c.spec.method).__module__.startswith("emi_bench.methods.")]
+        known = {c.run_id for c in ours}
+        others = [c for c in cells if c.run_id not in known]
+        for some, reuse in ((ours, self.options.reuse), (others, False)):
+            if some:
+                fit(self, some, reuse=reuse)
 
     # --- called from inside Tune's loop --------------------------------------------------------------------------
 
@@ -129,6 +136,8 @@ class Execution:
             raise Interrupted(self.signal)
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
+        if outcome.state == "lost" and self.store.done(cell.spec):
+            outcome = Outcome("present")  # it died after its work was done
         if outcome.state == "lost":  # nobody else is left to write it down
             with contextlib.suppress(OSError):
                 Failures(self.store.files).record(cell.spec, WorkerLost(outcome.error), outcome.error, self.name)

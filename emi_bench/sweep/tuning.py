@@ -13,7 +13,7 @@ from ray import tune
 from emi_bench.errors import UserError
 from emi_bench.sweep.attempt import Outcome
 from emi_bench.sweep.plan import Cell
-from emi_bench.sweep.worker import CellTrial, Job, run_id_of
+from emi_bench.sweep.worker import CellTrial, Job, WorkerSpent, run_id_of
 
 if TYPE_CHECKING:
     from emi_bench.sweep.schedule import Execution
@@ -24,10 +24,11 @@ LOGGERS = {
     "wandb": ("wandb", "ray.air.integrations.wandb", "WandbLoggerCallback"),
 }
 IDLE = 0.15  # seconds of sleep a turn of Tune's loop when nothing happens: it would poll ten times a second
+STALLED = 120.0  # seconds without a running cell
 LOST = "its worker was lost {n} times: killed, out of memory, or with its node"
 
 
-def fit(execution: Execution, cells: list[Cell]) -> None:
+def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
     """Run cells as Tune trials; every end is told to `execution`."""
     from emi_bench.sweep.schedule import WORKER_LOSSES, Grid, tune_folder
 
@@ -39,7 +40,6 @@ def fit(execution: Execution, cells: list[Cell]) -> None:
         ttl=options.ttl,
         patience=options.patience,
         plugins=execution.plugins,
-        reuse=options.reuse,
         cells={c.run_id: c.spec.model_dump_json() for c in cells},
         requests={c.run_id: asdict(execution.requests[c.run_id]) for c in cells},
         data=execution.data,
@@ -66,7 +66,7 @@ def fit(execution: Execution, cells: list[Cell]) -> None:
             },
             tune_config=tune.TuneConfig(
                 max_concurrent_trials=options.max_concurrent,
-                reuse_actors=options.reuse,
+                reuse_actors=reuse,
                 trial_name_creator=lambda trial: trial.config["cell"][:12],
                 trial_dirname_creator=lambda trial: f"{trial.config['cell'][:12]}-{trial.trial_id}",
             ),
@@ -89,6 +89,7 @@ class Watcher(tune.Callback):
         self.execution = execution
         self.cells = {c.run_id: c for c in cells}
         self.busy = time.monotonic()
+        self.stalled = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune saves its callbacks, for a restore that never happens
@@ -112,12 +113,20 @@ class Watcher(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         why = str(trial.get_pickled_error() or "").strip().splitlines()
+        if any(WorkerSpent.__name__ in line for line in why):
+            return  # no fault of this run: the next pass takes it
         told = LOST.format(n=trial.num_failures) + (f" ({why[0][:200]})" if why else "")
         self.execution.ended(self._cell(trial), Outcome("lost", error=told))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.execution.tick()
-        if time.monotonic() - self.busy > 1:
+        quiet = time.monotonic() - self.busy
+        if quiet > STALLED and not self.execution.display.running and not self.stalled:
+            self.stalled = True
+            self.execution.display.note(
+                "no node of the cluster can serve what is left; waiting for one (Ctrl-C leaves)"
+            )
+        if quiet > 1:
             time.sleep(IDLE)
 
 

@@ -17,7 +17,7 @@ from ray import tune
 
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
-from emi_bench.methods import get_method, load_plugin
+from emi_bench.methods import load_plugin
 from emi_bench.run import Progress
 from emi_bench.spec import RunSpec
 from emi_bench.store.patient import PatientStore
@@ -25,6 +25,10 @@ from emi_bench.sweep import shared_data
 from emi_bench.sweep.attempt import Outcome, attempt
 
 REPORT_EVERY = 1.0  # seconds: the driver pays for every report
+
+
+class WorkerSpent(RuntimeError):
+    """This process may not be used for another run."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,6 @@ class Job:
     ttl: float
     patience: float
     plugins: list[str]
-    reuse: bool
     cells: dict[str, str] = field(repr=False)  #: run_id -> spec as JSON: cheap to ship in thousands
     requests: dict[str, dict[str, Any]] = field(repr=False)  #: run_id -> cpu, gpu, device
     data: dict[str, Any] = field(repr=False)  #: data set -> reference into the object store
@@ -46,9 +49,9 @@ class Job:
 class CellTrial(tune.Trainable):
     """Runs a cell in a thread; a step of the trial is a task of the run.
 
-    A worker is used again only for methods of this package after a run that ended well. They keep nothing outside
-    their own object: every choice comes from the run's own `Draws`, weights from a forked generator, threads and
-    determinism are set by each run. A plugin's method, and whatever comes after a failure, gets a new process.
+    A worker is used again only for methods of this package. They keep nothing outside their own object: every choice
+    comes from the run's own `Draws`, weights from a forked generator, threads and determinism are set by each run. A
+    plugin's method gets a process of its own (see `Execution`), and so does whatever follows an error of a card.
     """
 
     def setup(self, config: dict[str, Any], job: Job | None = None) -> None:
@@ -63,9 +66,8 @@ class CellTrial(tune.Trainable):
         self._begin(run_id_of(config))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        spec = RunSpec.model_validate_json(self.job.cells[run_id_of(new_config)])
-        if not (self.job.reuse and self._clean and _ours(spec)):
-            return False
+        if not self._clean:
+            raise WorkerSpent("an earlier run left this process in doubt")  # Tune starts the trial in a new one
         _give_memory_back()
         self._begin(run_id_of(new_config))
         return True
@@ -92,7 +94,7 @@ class CellTrial(tune.Trainable):
             outcome = self._attempt(spec)
         except BaseException as e:  # the trial waits for an event: there must be one
             outcome = Outcome("failed", error=f"{type(e).__name__}: {e}")
-        self._clean = outcome.state in ("done", "present", "held") and _ours(spec)
+        self._clean = outcome.state != "out_of_memory" and "CUDA" not in outcome.error
         self._events.put(asdict(outcome) | {"done": True, "host": os.uname().nodename})
 
     def _attempt(self, spec: RunSpec) -> Outcome:
@@ -133,10 +135,6 @@ class CellTrial(tune.Trainable):
 def run_id_of(config: dict[str, Any]) -> str:
     """The key of a trial is `run_id:kind of request`."""
     return str(config["cell"]).partition(":")[0]
-
-
-def _ours(spec: RunSpec) -> bool:
-    return get_method(spec.method).__module__.startswith("emi_bench.methods.")
 
 
 def _device(request: dict[str, Any]) -> str:
