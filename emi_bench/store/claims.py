@@ -100,7 +100,10 @@ class Claims:
         return fresh
 
     def release(self, claim: Claim) -> None:
-        """Give the run back, with the claims it was taken over from."""
+        """Give the run back, with the claims it was taken over from; not if it is another's by now."""
+        found = self._read(claim.run_id, claim.generation)
+        if found is not None and found.token != claim.token:
+            return
         for generation in range(claim.generation, 0, -1):
             self.files.delete(f"{FOLDER}/{claim.run_id}.{generation}")
 

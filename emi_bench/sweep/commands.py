@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file; see the example below.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.")]
 Results = Annotated[str, typer.Option(help="Folder of the results, or an s3:// or gs:// address.")]
 DataRoot = Annotated[
     Path | None, typer.Option(help="Where data sets lie. Default: $EMI_BENCH_DATA, else ~/.cache/emi-bench.")
@@ -44,11 +44,11 @@ Kill it when you like: the same command goes on where it stopped, and nothing is
 
 [bold]From plan to report[/bold]
 
-    emi-bench plan mine.yaml                  18 runs, their cost, nothing started
-    emi-bench sweep mine.yaml --seeds 0       the first seed of all cells
-    emi-bench sweep mine.yaml                 the rest
-    emi-bench status mine.yaml                from any machine that sees results/
-    emi-bench failures                        tracebacks, and how to repeat each
+    emi-bench plan mine.yaml             18 runs and what they cost
+    emi-bench sweep mine.yaml --seeds 0  the first seed of all cells
+    emi-bench sweep mine.yaml            the rest
+    emi-bench status mine.yaml           also from another machine
+    emi-bench failures                   tracebacks, how to repeat each
     emi-bench report mine.yaml
 """
 

@@ -124,3 +124,12 @@ def test_a_holder_stops_when_its_run_was_taken_over(tmp_path: Path) -> None:
         with pytest.raises(ClaimLost):
             lease.tell(1, 5, None)
     assert files.exists(f"_claims/{RUN}.2")
+
+
+def test_a_late_holder_does_not_give_back_what_another_holds(claims: Claims) -> None:
+    late = claims.acquire(RUN, owner="a")
+    assert late is not None
+    claims.release_all("a")
+    assert claims.acquire(RUN, owner="b") is not None
+    claims.release(late)
+    assert RUN in claims.live()
