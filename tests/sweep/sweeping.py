@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -80,12 +81,15 @@ def checkpoints(results: Path) -> list[Path]:
     return list((results / "_checkpoints").glob("[!_]*.pt"))
 
 
-def claim_pids(results: Path) -> list[int]:
-    """Processes that hold runs."""
+def claim_pids(results: Path, *, begun: bool = False) -> list[int]:
+    """Processes that hold runs; with `begun` only of runs that have finished a task."""
+    ids = {path.stem for path in checkpoints(results)}
     found = []
     for path in (results / "_claims").glob("[!_]*"):
-        if match := re.search(r'"pid": (\d+)', path.read_text()):
-            found.append(int(match[1]))
+        with contextlib.suppress(FileNotFoundError):  # given back meanwhile
+            match = re.search(r'"pid": (\d+)', path.read_text())
+            if match and (not begun or path.stem in ids):
+                found.append(int(match[1]))
     return found
 
 
