@@ -72,6 +72,8 @@ def connected(address: str | None) -> Iterator[Cluster]:
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data", "ray._private"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # Ray prints a paragraph for every lost worker, whatever it is told; the display has a line for it.
+    ray._private.worker.print_to_stdstream = lambda *args, **kwargs: None
     folder = _temp_folder() if local else None
     try:
         _start(ray, address, folder)

@@ -99,7 +99,10 @@ class Watcher(tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.busy = time.monotonic()
-        self.execution.display.started(self._cell(trial))
+        cell = self._cell(trial)
+        if cell.run_id in self.execution.display.running:
+            self.execution.display.note(f"{cell.spec.label}: its worker was lost, it goes on in another")
+        self.execution.display.started(cell)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any

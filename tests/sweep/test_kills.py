@@ -68,7 +68,9 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path: Path, words: 
     os.kill(wait_for(lambda: claim_pids(results, begun=True), driver)[0], signal.SIGKILL)
     output, _ = driver.communicate(timeout=WAIT)
     assert driver.returncode == 0, output
+    assert "its worker was lost" in output
     assert "went on after task" in output
+    assert "raylet" not in output
     assert_complete(tmp_path / "small.yaml", results)
 
 
