@@ -133,8 +133,8 @@ class LiveDisplay(Display):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.live = Live(console=self.console, refresh_per_second=2, get_renderable=self.render)
         self.finished_of: Counter[tuple[str, str]] = Counter()
+        self.live = Live(console=self.console, refresh_per_second=2, get_renderable=self.render)
 
     def __enter__(self) -> Display:
         self.live.start()

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from emi_bench.store.claims import Claim
+from emi_bench.sweep.attempt import Outcome
+from emi_bench.sweep.plan import expand
+from emi_bench.sweep.progress import Display, LiveDisplay, make_display
+from emi_bench.sweep.spec import read_sweep
+from tests.sweep.sweeping import sweep_file
+
+
+def shown(tmp_path: Path, terminal: bool) -> tuple[Display, io.StringIO]:
+    cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="er, finetune", seeds=2)))
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=100, color_system=None)
+    display = make_display(console, "small", cells, cells[:1], {c.run_id: 10.0 for c in cells[1:]})
+    display.cells = cells  # type: ignore[attr-defined]
+    return display, out
+
+
+def test_plain_lines_tell_every_end_once(tmp_path: Path) -> None:
+    display, out = shown(tmp_path, terminal=False)
+    assert type(display) is Display
+    _, second, third, fourth = display.cells  # type: ignore[attr-defined]
+    with display:
+        display.started(second)
+        display.ended(second, Outcome("done", 12.0, 0.5, resumed_from=2))
+        display.ended(third, Outcome("failed", 1.0, error="ValueError: no"))
+        display.ended(fourth, Outcome("held"))
+        display.waiting([(fourth, Claim("r", 1, "o", host="node7", pid=3))])
+        display.waiting([(fourth, Claim("r", 1, "o", host="node7", pid=3))])
+        display.found(fourth)
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith("[2/4] er digits M=40 seed 1   50.0 %  12 s, went on after task 2")
+    assert lines[1] == "FAILED finetune digits seed 0: ValueError: no"
+    assert lines[2] == "waiting for 1 run held by another sweep (node7, process 3); Ctrl-C leaves"
+    assert len(lines) == 3
+    assert (display.n_done, len(display.failures)) == (3, 1)
+
+
+def test_estimates_are_corrected_by_what_the_runs_took(tmp_path: Path) -> None:
+    display, _ = shown(tmp_path, terminal=False)
+    display.slots = 2
+    assert display.eta() == "15 s"
+    display.ended(display.cells[1], Outcome("done", 30.0, 0.5))  # type: ignore[attr-defined]
+    assert display.eta() == "30 s"
+
+
+def test_a_terminal_shows_the_table_filling_up_and_the_running_cells(tmp_path: Path) -> None:
+    display, _ = shown(tmp_path, terminal=True)
+    assert isinstance(display, LiveDisplay)
+    second = display.cells[1]  # type: ignore[attr-defined]
+    display.started(second)
+    display.progressed(second, 1, 5, 0.25)
+    screen = io.StringIO()
+    Console(file=screen, width=100, color_system=None).print(display.render())
+    text = screen.getvalue()
+    assert "1/2" in text  # er, of which one was there before
+    assert "0/2" in text
+    assert "er digits M=40 seed 1" in text
+    assert "task 2/5  25.0 %" in text
+    assert "1/4 done  1 running" in text
