@@ -22,19 +22,6 @@ from emi_bench.nets import Net, ResNet
 from emi_bench.nets.recompute import recomputing
 from emi_bench.problem import Problem
 
-Triple = tuple[float, float, float]
-
-_CIFAR: tuple[Triple, Triple] = (
-    (125.3 / 255, 123.0 / 255, 113.9 / 255),
-    (63.0 / 255, 62.1 / 255, 66.7 / 255),
-)
-#: Pixel mean and std of the sources; CIFAR-100 is normalised with CIFAR-10's there.
-PIXELS: dict[str, tuple[Triple, Triple]] = {
-    "cifar10": _CIFAR,
-    "cifar100": _CIFAR,
-    "tinyimagenet": ((0.4802, 0.4480, 0.3975), (0.2770, 0.2691, 0.2821)),
-}
-
 
 class MutualInformationConfig(MethodConfig):
     """Adam, normalised pixels and global pooling, as in the sources of OCM and OnPro."""
@@ -66,9 +53,6 @@ class MutualInformationConfig(MethodConfig):
             "coefficient": self.coefficient or (0.5 if problem.dataset == "cifar10" else 1.0),
             "proj_dim": self.proj_dim or min(128, 4 * 8 * problem.width // 5),
         }
-        if self.normalize and problem.dataset in PIXELS:
-            mean, std = PIXELS[problem.dataset]
-            values |= {"mean": self.mean or mean, "std": self.std or std}
         return super().resolve(problem).model_copy(update=values)
 
 
