@@ -100,7 +100,7 @@ def measure(name: str, problem: Problem, pairs: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*", help="default: all with known passes")
     parser.add_argument("--pairs", type=int, default=7)
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--replay", type=int, default=64)
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     torch.set_num_threads(1)
     problem = make_problem(args.size, args.width, args.memory, args.batch, args.replay)
     print(f"step / bare passes, {args.size}x{args.size}, width {args.width}, one thread, {args.pairs} pairs")
