@@ -8,15 +8,13 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 import torch
 from torch import Tensor, nn
 
-from emi_bench.draws import Draws
 from emi_bench.losses.dmi import Diversity, dmi, other_share
 from emi_bench.losses.ope import ope
 from emi_bench.losses.prototypes import prototypes
 from emi_bench.losses.rmi import rmi
 from emi_bench.losses.smi import smi
 from emi_bench.losses.unit import unit
-from emi_bench.memory import Memory
-from emi_bench.methods.base import Losses, MethodConfig, View
+from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.emi_config import EMIConfig
 from emi_bench.methods.mutual_information import Batch, Joint, projection
 from emi_bench.methods.past_model import PastModel
@@ -53,17 +51,8 @@ class EMI(PastModel):
     config_class: ClassVar[type[MethodConfig]] = EMIConfig
     config: EMIConfig
 
-    def __init__(
-        self,
-        config: MethodConfig,
-        problem: Problem,
-        *,
-        net: nn.Module,
-        memory: Memory,
-        draws: Draws,
-        view: View | None = None,
-    ) -> None:
-        super().__init__(config, problem, net=net, memory=memory, draws=draws, view=view)
+    def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
+        super().__init__(config, problem, **parts)
         self.train()
 
     @classmethod

@@ -9,17 +9,15 @@ from typing import Any, Self, cast
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from emi_bench.draws import Draws
 from emi_bench.host_copy import HostCopy
 from emi_bench.losses.apf import mix, mixed_labels, pair_counts, pair_distances, pair_probabilities
 from emi_bench.losses.mixup import mixup_cross_entropy
 from emi_bench.losses.ope import ope
 from emi_bench.losses.prototypes import class_means
 from emi_bench.losses.unit import unit
-from emi_bench.memory import Memory
-from emi_bench.methods.base import Losses, MethodConfig, View
+from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.mutual_information import Batch, Joint, MutualInformation, MutualInformationConfig
 from emi_bench.problem import Problem
 
@@ -91,17 +89,8 @@ class OnPro(MutualInformation):
     config_class = OnProConfig
     config: OnProConfig
 
-    def __init__(
-        self,
-        config: MethodConfig,
-        problem: Problem,
-        *,
-        net: nn.Module,
-        memory: Memory,
-        draws: Draws,
-        view: View | None = None,
-    ) -> None:
-        super().__init__(config, problem, net=net, memory=memory, draws=draws, view=view)
+    def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
+        super().__init__(config, problem, **parts)
         self.batch_in_task = 0
         self.classes_mean: Prototypes | None = None
 

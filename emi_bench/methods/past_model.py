@@ -7,13 +7,10 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from emi_bench.draws import Draws
 from emi_bench.losses.ntx import cosines, ntx_pre
 from emi_bench.losses.unit import unit
-from emi_bench.memory import Memory
-from emi_bench.methods.base import Losses, MethodConfig, View, memory_format
+from emi_bench.methods.base import Losses, MethodConfig, memory_format
 from emi_bench.methods.mutual_information import Batch, Joint, MutualInformation
 from emi_bench.problem import Problem
 
@@ -26,18 +23,9 @@ class PastModel(MutualInformation):
     first task.
     """
 
-    def __init__(
-        self,
-        config: MethodConfig,
-        problem: Problem,
-        *,
-        net: nn.Module,
-        memory: Memory,
-        draws: Draws,
-        view: View | None = None,
-    ) -> None:
-        super().__init__(config, problem, net=net, memory=memory, draws=draws, view=view)
-        self.teacher = deepcopy(net).requires_grad_(False)
+    def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
+        super().__init__(config, problem, **parts)
+        self.teacher = deepcopy(self.net).requires_grad_(False)
         self.old_classes: list[int] = []
 
     def end_task(self) -> None:
