@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 def report(
     sweeps: Annotated[
-        list[Path] | None, typer.Argument(metavar="[SWEEP.yaml]...", help="Only the runs of these sweeps.")
+        list[Path] | None, typer.Argument(metavar="SWEEP.yaml", help="Only the runs of these sweeps.")
     ] = None,
     results: Results = "results",
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("reports/latest"),
