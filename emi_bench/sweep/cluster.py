@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import shutil
@@ -69,6 +70,8 @@ def connected(address: str | None) -> Iterator[Cluster]:
         os.environ.setdefault("RAY_worker_niceness", "0")
     warnings.filterwarnings("ignore", module="ray.*")
     import ray
+
+    importlib.import_module("emi_bench.sweep.tuning")  # takes seconds: not while Ray's workers wait for a first run
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data", "ray._private"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
