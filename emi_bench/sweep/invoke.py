@@ -63,6 +63,11 @@ def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
 def run_sweep(console: Console, asked: Asked, options: Options, address: str | None) -> None:
     """The whole invocation; leaves with 1 where runs failed, 130 or 143 where it was stopped."""
     store = PatientStore(asked.results, options.patience)
+    if options.log == "tensorboard" and store.files.remote:
+        raise UserError(
+            "tensorboard logs are files beside the results, and these are in a bucket",
+            hint="use --log mlflow or --log wandb, or a folder for --results",
+        )
     _check_place(store)
     sweep, plan = planned(asked, store)
     options.reuse = options.reuse and not sweep.fresh_process

@@ -55,7 +55,8 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
 
     pending = 200 if options.autoscaling else max(8, 2 * execution.slots())
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending)
-    keep = f"{execution.store.files.uri}/_log" if options.log == "tensorboard" else None
+    files = execution.store.files
+    keep = f"{files.uri}/_log" if options.log == "tensorboard" and not files.remote else None
     callbacks: list[tune.Callback] = [Watcher(execution, cells)]
     callbacks += [logger(options.log, execution.name)] if options.log else []
     with tune_folder(keep) as folder:

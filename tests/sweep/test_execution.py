@@ -82,3 +82,18 @@ def test_a_missing_cluster_is_said(tmp_path: Path) -> None:
     file = sweep_file(tmp_path)
     output = call("sweep", file, "--results", tmp_path / "results", "--address", "127.0.0.1:1", code=2)
     assert "no Ray cluster at 127.0.0.1:1" in output
+
+
+@pytest.mark.slow
+def test_tensorboard_gets_a_curve_of_every_run(tmp_path: Path, address: str) -> None:
+    pytest.importorskip("tensorboardX")
+    file, results = sweep_file(tmp_path, batch=20, seeds=1), tmp_path / "results"
+    call("sweep", file, "--results", results, "--address", address, "--log", "tensorboard")
+    assert list((results / "_log").rglob("events.out.tfevents*"))
+    assert_complete(file, results)
+
+
+def test_a_logger_that_is_not_installed_is_said_before_anything_starts(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    file = sweep_file(tmp_path)
+    assert "--log nothing is not known" in call("sweep", file, "--log", "nothing", code=2)
