@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -100,8 +101,9 @@ def _start(ray: Any, address: str | None, folder: Path | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
     if folder is None:
         try:
+            _knock(address or os.environ["RAY_ADDRESS"])
             ray.init(address=address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as e:
+        except (OSError, RuntimeError, ValueError) as e:
             raise UserError(
                 f"no Ray cluster at {address or os.environ.get('RAY_ADDRESS')}: {str(e).splitlines()[0]}",
                 hint="start one with `ray start --head`, or leave --address (and RAY_ADDRESS) out to use this machine",
@@ -114,6 +116,13 @@ def _start(ray: Any, address: str | None, folder: Path | None) -> None:
         _temp_dir=str(folder),
         **quiet,
     )
+
+
+def _knock(address: str) -> None:
+    """Ray itself tries for a minute or more before it says that nobody is there."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=5).close()
 
 
 def _temp_folder() -> Path:
