@@ -65,7 +65,9 @@ def connected(address: str | None) -> Iterator[Cluster]:
     for key, value in QUIET.items():
         os.environ.setdefault(key, value)
     if local:
-        # Token authentication guards a port; this Ray listens on loopback only. It stays on everywhere else.
+        # Ray turns 127.0.0.1 into the machine's address and then listens on all interfaces. This variable, read when
+        # Ray is imported, keeps every one of its ports on loopback, where no token has to guard them.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
         os.environ.setdefault("RAY_worker_niceness", "0")
