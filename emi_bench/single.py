@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from emi_bench.run import Progress as Where
 from emi_bench.run import RunResult
 from emi_bench.spec import Protocol, RunSpec, resolve
 from emi_bench.store import Store
+from emi_bench.store.lease import Lease
 
 
 def parse_settings(method: str, settings: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -79,7 +81,7 @@ def run_single(
         console.print(f"{spec.label} on {where}, run {spec.run_id[:12]}", highlight=False)
     bar = Bar(console, quiet)
     try:
-        with bar.shown():
+        with bar.shown(), held(store, spec):
             done = execute(
                 spec,
                 store,
@@ -99,6 +101,20 @@ def run_single(
         )
         raise typer.Exit(130) from None
     tell(console, spec, done, quiet)
+
+
+@contextmanager
+def held(store: Store, spec: RunSpec) -> Iterator[None]:
+    """Inside, no sweep on this store starts the run; one that is at work on it already is left to finish it."""
+    if store.done(spec):
+        yield
+        return
+    store.files.check_writable()
+    with Lease(store.files, spec.run_id, owner=uuid.uuid4().hex, label=spec.label) as lease:
+        if not lease.held:
+            hint = "`emi-bench status` shows where it stands; wait for it, or choose another place with --results."
+            raise UserError(f"{spec.label} is being run on {store.files.uri} at this moment", hint=hint)
+        yield
 
 
 class Bar:

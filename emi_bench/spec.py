@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emi_bench.data import DataInfo, get_info
 from emi_bench.errors import UserError
-from emi_bench.methods import Method, MethodConfig, get_method
+from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
 from emi_bench.problem import Problem
 from emi_bench.registry import did_you_mean
 
@@ -101,6 +101,8 @@ class RunSpec(BaseModel):
         default = method.config_class().resolve(make_problem(info, self.memory, self.protocol))
         plain = default.model_dump(mode="json")
         changed |= {k: v for k, v in self.config.items() if v != plain[k]}
+        if plugin := plugin_file(method):
+            words += ["--plugin", plugin]
         for key, value in changed.items():
             words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
         return shlex.join(words)

@@ -18,6 +18,10 @@ from typer.testing import CliRunner
 import emi_bench
 from emi_bench import cli
 from emi_bench.errors import UserError
+from emi_bench.single import parse_settings
+from emi_bench.spec import resolve
+from emi_bench.store import Store
+from emi_bench.store.lease import Lease
 
 QUICK = ["--set", "width=2", "--set", "batch=20", "--set", "replay_batch=10"]
 
@@ -139,6 +143,17 @@ def test_a_run_whose_loss_explodes_fails_with_its_step_and_leaves_no_result(tmp_
         invoke(*er(tmp_path, "--set", "lr=1e30"))
     assert "--set lr" in caught.value.hint
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_run_that_is_at_work_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    config, protocol = parse_settings("er", QUICK[1::2])
+    spec = resolve("er", "digits", memory=30, config=config, protocol=protocol)
+    with Lease(Store(tmp_path).files, spec.run_id, owner="another"):
+        with pytest.raises(UserError, match="is being run"):
+            invoke(*er(tmp_path))
+        assert not list(tmp_path.rglob("*.parquet"))
+    invoke(*er(tmp_path))
+    assert not list((tmp_path / "_claims").iterdir())
 
 
 def test_ctrl_c_keeps_finished_tasks_and_the_same_command_goes_on(tmp_path: Path) -> None:

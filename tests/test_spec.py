@@ -119,7 +119,9 @@ def test_a_plugin_adds_a_method_in_one_file(tmp_path: Path) -> None:
     body = "    name, title, version = 'mine', 'Mine', 2"
     file.write_text(f"from emi_bench.methods.er import ER\n\n\nclass Mine(ER):\n{body}\n")
     assert load_plugin(file) == ["mine"]
-    assert resolve("mine", "cifar10", memory=200).method_version == 2
+    mine = resolve("mine", "cifar10", memory=200)
+    assert mine.method_version == 2
+    assert f"--plugin {file}" in mine.command()
 
 
 @pytest.mark.parametrize("content", ["raise RuntimeError('no')", "import not_a_module_at_all", "def broken(:"])

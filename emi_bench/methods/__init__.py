@@ -15,7 +15,7 @@ from emi_bench.errors import UserError
 from emi_bench.methods.base import Losses, Method, MethodConfig, View
 from emi_bench.registry import unknown
 
-__all__ = ["Losses", "Method", "MethodConfig", "View", "get_method", "load_plugin", "method_names"]
+__all__ = ["Losses", "Method", "MethodConfig", "View", "get_method", "load_plugin", "method_names", "plugin_file"]
 
 #: The order of the paper's tables.
 PAPER_ORDER = [
@@ -23,6 +23,7 @@ PAPER_ORDER = [
     *("dvc", "scr", "pcr", "ssd", "ocm", "onpro", "emi"),
 ]
 _NOT_METHODS = {"base"}
+_PLUGIN = "emi_bench_plugin_"
 _plugins: dict[str, type[Method]] = {}
 
 
@@ -51,7 +52,7 @@ def load_plugin(path: str | Path) -> list[str]:
     file = Path(path).expanduser().resolve()
     if not file.is_file():
         raise UserError(f"no plugin file at {file}", hint="--plugin takes the path of a Python file")
-    module_name = f"emi_bench_plugin_{file.stem}"
+    module_name = f"{_PLUGIN}{file.stem}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise UserError(f"{file} is not a Python file", hint="--plugin takes the path of a .py file")
@@ -64,6 +65,12 @@ def load_plugin(path: str | Path) -> list[str]:
     found = _methods_of(module)
     _plugins.update(found)
     return sorted(found)
+
+
+def plugin_file(method: type[Method]) -> str | None:
+    """The file a plugin's method came from; None for an installed one."""
+    module = sys.modules[method.__module__]
+    return module.__file__ if module.__name__.startswith(_PLUGIN) else None
 
 
 def _all() -> dict[str, type[Method]]:
