@@ -179,6 +179,8 @@ class Overall:
 def overall(grid: Grid, settings: Sequence[Setting], metric: Metric) -> list[Overall]:
     """Rows that ran in every one of the columns (one with gaps stands on other ground), best mean rank first."""
     settings = [s for s in settings if any(grid.cell(r, s).n for r in grid.rows([s]) if r.role != "bound")]
+    if not settings:
+        return []
     samples: dict[Row, list[Sample]] = {}
     for row in grid.rows(settings):
         columns = [grid.cell(row, s).sample(metric) for s in settings]

@@ -139,3 +139,7 @@ def test_the_comparison_is_about_emi_else_the_users_own_else_the_best():
     grid = make("er", "ocm")
     assert focus(grid, ACCURACY) == overall(grid, grid.settings, ACCURACY)[0].row
     assert focus(Grid(digits_runs(range(1)).iloc[:0]), ACCURACY) is None
+
+
+def test_no_columns_have_no_overall_rank(paper_grid: Grid) -> None:
+    assert overall(paper_grid, [], ACCURACY) == []

@@ -81,7 +81,10 @@ def one_legend(figure: Figure, axes: Sequence[Axes], columns: int = 8) -> None:
             handles.setdefault(label, handle)
     titles = {info.title: info.order for info in reference.methods().values()}
     labels = sorted(handles, key=lambda name: titles.get(name, len(titles) - 1.5))
-    figure.legend([handles[n] for n in labels], labels, loc="outside lower center", ncols=min(columns, len(labels)))
+    longest = max(map(len, labels), default=1)
+    fitting = max(1, int(figure.get_figwidth() / (0.42 + 0.05 * longest)))  # inches of a handle and of a letter
+    columns = min(columns, fitting, len(labels))
+    figure.legend([handles[n] for n in labels], labels, loc="outside lower center", ncols=columns)
 
 
 def panel_title(setting: Setting, differs: Mapping[Setting, str]) -> str:

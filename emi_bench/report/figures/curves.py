@@ -33,7 +33,7 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
     columns = min(3, len(settings))
     rows = -(-len(settings) // columns)
     width = WIDE if columns > 1 else 4.2
-    figure, axes = new_figure(width, 0.45 + 2.0 * rows if columns > 1 else 3.2, rows, columns)
+    figure, axes = new_figure(width, 0.45 + 2.0 * rows if columns > 1 else 3.8, rows, columns)
     differs = apart(settings)
     records = []
     for ax, setting in zip(axes, settings, strict=False):
