@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -41,9 +43,9 @@ def execute(
         return Executed(store.files.full(found), None)
     store.files.check_writable()
     data = load()
-    torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
-    make_repeatable()
     resume = store.load_checkpoint(spec.run_id)
+    torch.set_num_threads(_threads(threads, resume))
+    make_repeatable()
     begun = resume["state"]["phase"] if resume else 0
     if on_start is not None:
         on_start(begun)
@@ -58,6 +60,17 @@ def execute(
     path = store.write(result)
     store.drop_checkpoint(spec.run_id)
     return Executed(path, result, begun)
+
+
+def _threads(asked: int | None, resume: dict[str, Any] | None) -> int:
+    """Those asked for; a run that goes on keeps the number it began with, without which it is not bit-identical."""
+    wanted = asked or int(os.environ.get("OMP_NUM_THREADS", "1"))
+    if resume is None or resume["threads"] == wanted:
+        return wanted
+    began: int = resume["threads"]
+    told = f"the run goes on with {began} torch threads, as it began, not {wanted}: sums come out the same only so"
+    warnings.warn(told, stacklevel=3)
+    return began
 
 
 def choose_device(asked: str | None = None) -> str:

@@ -95,9 +95,10 @@ def phases(method: Method, stream: Stream, batch: int) -> list[Phase]:
             np.random.default_rng(seed_for(stream.seed, "stream", e)).permutation(everything) for e in range(epochs)
         ]
         return [Phase(o, size, True, e == epochs - 1, e == epochs - 1) for e, o in enumerate(orders)]
-    balanced = getattr(method.config, "stream", "shuffled") == "balanced"
-    orders = [stream.balanced_order(t, batch) if balanced else stream.order(t) for t in range(len(stream.tasks))]
-    return [Phase(o, batch, False, True, True) for o in orders]
+    tasks = range(len(stream.tasks))
+    if method.balanced_stream:
+        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(batch), False, True, True) for t in tasks]
+    return [Phase(stream.order(t), batch, False, True, True) for t in tasks]
 
 
 def run(

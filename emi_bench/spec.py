@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from emi_bench.data import DataInfo, get_info
+from emi_bench.data.catalogue import BUILT_IN
 from emi_bench.errors import UserError
 from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
 from emi_bench.problem import Problem
@@ -51,7 +52,7 @@ class RunSpec(BaseModel):
     method_version: int
     config: dict[str, Any]
     dataset: str
-    data_fingerprint: str | None = None  #: of a user's own data, whose name says nothing of its content
+    data_fingerprint: str | None = None  #: of data that is not built in: its name says nothing of its content
     memory: int
     seed: int
     protocol: Protocol
@@ -153,7 +154,7 @@ def resolve(
         method_version=cls.version,
         config=resolved.model_dump(mode="json"),
         dataset=info.name,
-        data_fingerprint=info.fingerprint if info.own else None,
+        data_fingerprint=None if dataset in BUILT_IN else info.fingerprint,
         memory=memory,
         seed=seed,
         protocol=settings,

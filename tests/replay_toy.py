@@ -12,7 +12,7 @@ from emi_bench.problem import Problem
 
 
 class ToyNet(nn.Module):
-    """Linear(12,6,no bias) BN ReLU Linear(6,4)"""
+    """Linear(12,6,no bias) BN ReLU Linear(6,4); `view` takes images in the plain layout only, as a toy net may."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class ToyNet(nn.Module):
         self.linear = nn.Linear(6, 4)
 
     def features(self, x: Tensor) -> Tensor:
-        return torch.relu(self.bn(self.fc1(x.flatten(1))))
+        return torch.relu(self.bn(self.fc1(x.view(len(x), -1))))
 
     def logits(self, features: Tensor) -> Tensor:
         return self.linear(features)

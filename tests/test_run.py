@@ -11,17 +11,37 @@ from torch import Tensor
 
 from emi_bench.data import load
 from emi_bench.data.stream import Stream, TestSet, class_order
+from emi_bench.errors import UserError
 from emi_bench.measure import LossWindow, NonFiniteLoss
+from emi_bench.methods import get_method, method_names
 from emi_bench.methods.finetune import FineTune
-from emi_bench.run import Progress, build_method, evaluate, run
+from emi_bench.run import Progress, build_method, evaluate, phases, run
 from emi_bench.spec import resolve
 from tests.synthetic import blobs, register_blobs, spec
 
 
-def test_class_order_and_stream_are_the_same_for_every_method_of_a_seed() -> None:
+def test_class_order_and_stream_are_the_same_for_every_method_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batch by batch, for every method but the joint ones; another seed brings another stream."""
     data = register_blobs("paired", classes=6, n_tasks=3, per_class=5)
-    a, b = (run(spec(name, "paired"), data) for name in ("er", "finetune"))
-    assert a.class_order == b.class_order == class_order(6, 0)
+
+    def presented(name: str, seed: int) -> list[tuple[Tensor, Tensor]]:
+        shown: list[tuple[Tensor, Tensor]] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(get_method(name), "observe", lambda self, x, y: shown.append((x.clone(), y.clone())) or {})
+            patch.setattr(get_method(name), "end_task", lambda self: None)
+            patch.setattr(get_method(name), "predict", lambda self, x: torch.zeros(len(x), dtype=torch.int64))
+            assert run(spec(name, "paired", seed=seed), data).class_order == class_order(6, seed)
+        return shown
+
+    first = presented("er", 0)
+    for name in method_names():
+        if not get_method(name).joint:
+            same = presented(name, 0)
+            assert len(same) == len(first)
+            for (x, y), (other_x, other_y) in zip(first, same, strict=True):
+                assert torch.equal(x, other_x), name
+                assert torch.equal(y, other_y), name
+    assert [y.tolist() for _, y in presented("er", 1)] != [y.tolist() for _, y in first]
     assert class_order(6, 0) != class_order(6, 1)
 
 
@@ -46,6 +66,18 @@ def test_a_balanced_stream_has_every_class_in_each_batch_and_every_sample_once()
     labels = data.y_train[order].tolist()
     for start in range(0, 12, 4):
         assert sorted(labels[start : start + 4]) == sorted(2 * stream.tasks[0])
+
+
+def test_batches_of_a_balanced_stream_are_balanced_where_the_batch_is_no_multiple_of_the_classes() -> None:
+    data = register_blobs("uneven", classes=4, n_tasks=2, per_class=7)
+    ssd = build_method(resolve("ssd", "uneven", memory=8, config={"stream": "balanced"}, protocol={"batch": 5}), "cpu")
+    first, _ = phases(ssd, Stream.of(data, 2, 0), 5)
+    sizes = [len(y) for _, y in Stream.of(data, 2, 0).batches(first.indices, first.batch)]
+    assert sizes == [4, 4, 4, 2]
+    for start in range(0, 12, 4):
+        assert np.bincount(data.y_train[first.indices[start : start + 4]], minlength=4).max() == 2
+    with pytest.raises(UserError, match="a batch of 2 cannot hold all 4 classes"):
+        resolve("ssd", "uneven", memory=8, config={"stream": "balanced"}, protocol={"batch": 2, "n_tasks": 1})
 
 
 def test_evaluation_counts_right_answers_per_task() -> None:

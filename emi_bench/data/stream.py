@@ -58,6 +58,11 @@ class Stream:
         members: np.ndarray = rng.permutation(self._members(task))
         return members
 
+    def balanced_batch(self, batch: int) -> int:
+        """The largest multiple of the classes of a task that a batch holds: what `balanced_order` is to be cut by."""
+        classes = len(self.tasks[0])
+        return batch // classes * classes
+
     def balanced_order(self, task: int, batch: int) -> np.ndarray:
         """Like `order`, with floor(batch / classes) samples of each class in a batch, until a class is exhausted.
 
@@ -65,7 +70,7 @@ class Stream:
         """
         order = self.order(task)
         labels = self.data.y_train.numpy()[order]
-        share = max(1, batch // len(self.tasks[task]))
+        share = batch // len(self.tasks[task])
         by_class = [order[labels == c] for c in self.tasks[task]]
         rounds = min(len(members) // share for members in by_class)
         rng = np.random.default_rng(seed_for(self.seed, "stream", len(self.tasks) + task))

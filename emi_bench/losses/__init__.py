@@ -1,1 +1,1 @@
-"""Pure functions: shapes in the docstring, the formula, a doctest. All compute in at least float32."""
+"""Pure functions, with shapes and formula in the docstring. All compute in at least float32."""

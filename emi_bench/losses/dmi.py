@@ -11,11 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from emi_bench.losses.precision import full_precision
+from emi_bench.losses.precision import NEVER, full_precision
 
 Reduction: TypeAlias = Literal["log_sum", "sum_log"]
-
-_NEVER = -1e30  # a log-similarity that takes no part; finite, so that empty rows leave no nan in the gradients
 
 
 class Diversity(NamedTuple):
@@ -70,7 +68,7 @@ def dmi(
 
     blocks = torch.cat([a, b, b.T], 1)
     if denominator == "no_pair":
-        blocks = blocks.masked_fill(torch.eye(n, dtype=torch.bool, device=z.device).repeat(1, 3), _NEVER)
+        blocks = blocks.masked_fill(torch.eye(n, dtype=torch.bool, device=z.device).repeat(1, 3), NEVER)
     log_a = log_ratio(a + b + b.T, members, blocks.logsumexp(1), reduction)
     anchors = n if empty_anchor == "zero" else (size > 0).sum().clamp(min=1)
     return Diversity(-sum_per_member(size, log_a) / anchors, members, size.sum() - n_intra, log_mu)
@@ -111,7 +109,7 @@ def similarity_threshold(
 def log_ratio(t: Tensor, members: Tensor, log_d: Tensor, reduction: Reduction) -> Tensor:
     """log A_i (DMI) or log B_c (RMI): t, members (r,n), log_d (r,) -> (r,); meaningless but finite for an empty row."""
     if reduction == "log_sum":
-        return t.masked_fill(~members, _NEVER).logsumexp(1) - 3 * log_d
+        return t.masked_fill(~members, NEVER).logsumexp(1) - 3 * log_d
     return torch.where(members, t - 3 * log_d[:, None], 0.0).sum(1)
 
 

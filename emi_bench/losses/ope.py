@@ -6,9 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from emi_bench.losses.precision import full_precision
-
-_NEVER = -1e30  # a logit that takes no part; finite, so that no gradient becomes nan
+from emi_bench.losses.precision import NEVER, full_precision
 
 
 @full_precision
@@ -25,6 +23,6 @@ def ope(p: Tensor, p_view: Tensor, tau: float) -> Tensor:
     if k == 0:
         return p.new_zeros(())
     v = torch.cat([p, p_view])
-    logits = (v @ v.T / tau).fill_diagonal_(_NEVER)
+    logits = (v @ v.T / tau).fill_diagonal_(NEVER)
     partner = torch.arange(2 * k, device=p.device).roll(k)
     return F.cross_entropy(logits, partner)

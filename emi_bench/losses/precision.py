@@ -12,6 +12,10 @@ from torch import Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: A logit that takes no part: its softmax is exactly 0, and it is finite, so that neither 0 times it nor a row of
+#: nothing else leaves a NaN.
+NEVER = -1e30
+
 
 def _full(value: Any) -> Any:
     half = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from emi_bench.losses.precision import full_precision
-
-#: Stands for -inf on the diagonal: its softmax is exactly 0, and 0 times it is 0 where 0 times -inf would be NaN.
-_NEVER = -1e30
+from emi_bench.losses.precision import NEVER, full_precision
 
 
 @full_precision
@@ -26,6 +23,6 @@ def supcon(z: Tensor, labels: Tensor, temperature: float) -> Tensor:
     >>> supcon(z, torch.tensor([0, 1, 0, 1]), 1.0)  # log(2 + 1/e)
     tensor(0.8620)
     """
-    scores = ((z / temperature) @ z.T).fill_diagonal_(_NEVER)
+    scores = ((z / temperature) @ z.T).fill_diagonal_(NEVER)
     positive = (labels[:, None] == labels).fill_diagonal_(False).to(scores.dtype)
     return F.cross_entropy(scores, positive / positive.sum(1, keepdim=True))

@@ -9,7 +9,7 @@ from emi_bench.memory.memory import Memory
 
 
 def greedy_balanced(labels: Sequence[int], memory: Memory, draws: Draws) -> list[int]:
-    """For each sample of a batch, in its order, the slot it is written to, or -1; for `Memory.write`.
+    """For each sample of a batch, in its order, the slot it is written to, or -1; for `Memory.write_in_turn`.
 
     With K classes stored, a sample enters if its class is new or holds fewer than M // K. Where the memory is full a
     random sample of a largest class (the one that came first, if several are) makes room; that is never the sample's

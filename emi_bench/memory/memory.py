@@ -71,6 +71,14 @@ class Memory(nn.Module):
             self._reindex(slot, labels[row])
         self.filled = max(self.filled, max(winner) + 1)
 
+    def write_in_turn(self, slots: Sequence[int], x: Tensor, y: Tensor) -> None:
+        """Like `write`, one row after the other: one that is overwritten within the batch was there all the same, and
+        the order of the classes shows it. For samplers that let few rows in.
+        """
+        for row, slot in enumerate(slots):
+            if slot >= 0:
+                self.write([slot], x[row : row + 1], y[row : row + 1])
+
     def _reindex(self, slot: int, label: int) -> None:
         """Move one slot to another class in O(1): the last slot of its old class takes its place in that list."""
         old = self._labels[slot]

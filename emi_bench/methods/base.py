@@ -20,13 +20,19 @@ View: TypeAlias = Callable[[Tensor, Draws], Tensor]
 Losses: TypeAlias = dict[str, Tensor]
 
 
-def memory_format(width: int) -> torch.memory_format:
-    """channels_last, but not for toy widths.
+def layout_for(width: int) -> torch.memory_format:
+    """The layout in which `build` makes a network: channels_last, but not for toy widths.
 
     oneDNN's backward of a strided 1x1 convolution in channels_last writes outside its buffers when there are fewer than
     8 input channels (torch 2.15 on a CPU: seen at 2, 4 and 6, never from 7 on), and the process dies much later.
     """
     return torch.channels_last if width >= 8 else torch.contiguous_format
+
+
+def layout_of(net: nn.Module) -> torch.memory_format:
+    """The layout a network is in, and wants its images in."""
+    kernels = [p for p in net.parameters() if p.dim() == 4 and not p.is_contiguous()]
+    return torch.channels_last if kernels else torch.contiguous_format
 
 
 class MethodConfig(BaseModel):
@@ -44,8 +50,8 @@ class MethodConfig(BaseModel):
     """Learning rate, constant over the stream."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Momentum of SGD."""
-    betas: tuple[float, float] = (0.9, 0.99)
-    """Adam's decay rates."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Adam's decay rates (torch's own, as in the reference framework). Unused with SGD."""
     weight_decay: float = Field(0.0, ge=0)
     """L2 inside the optimiser."""
     normalize: bool = False
@@ -72,7 +78,8 @@ class MethodConfig(BaseModel):
 
 
 class Method(nn.Module):
-    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predict`, nothing else.
+    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predict`, nothing else
+    (and `embed` after the last task, where features are asked for).
 
     The network, the memory, the view and the source of random choices are given, so that a test can inject toy ones;
     `build` makes the usual ones. Whatever a run needs to go on is in `state_dict()`: networks, memory, optimiser, the
@@ -103,6 +110,7 @@ class Method(nn.Module):
         self.config = config.resolve(problem)
         self.problem = problem
         self.net = net
+        self.layout = layout_of(net)
         self.memory = memory
         self.draws = draws
         self.view = view or self.make_view(self.config, problem)
@@ -122,7 +130,7 @@ class Method(nn.Module):
         """The method with its own network, memory and view, as a run uses it."""
         config = config.resolve(problem)
         with seeded_weights(weight_seed):
-            net = cls.make_net(config, problem).to(device=device, memory_format=memory_format(problem.width))  # type: ignore[call-overload]
+            net = cls.make_net(config, problem).to(device=device, memory_format=layout_for(problem.width))  # type: ignore[call-overload]
         memory = cls.make_memory(config, problem).to(device)
         return cls(config, problem, net=net, memory=memory, draws=draws).to(device)
 
@@ -143,6 +151,11 @@ class Method(nn.Module):
     @classmethod
     def make_view(cls, config: MethodConfig, problem: Problem) -> View | None:
         return None
+
+    @property
+    def balanced_stream(self) -> bool:
+        """Whether every batch of the stream holds equally many images of each class of the task (see `Stream`)."""
+        return False
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
@@ -189,7 +202,7 @@ class Method(nn.Module):
         x = x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
         if self.config.normalize:
             x = (x - self.pixel_mean) / self.pixel_std
-        return x.contiguous(memory_format=memory_format(self.problem.width))
+        return x.contiguous(memory_format=self.layout)
 
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """A stream batch in network units and its labels, both on the device; notes the classes."""
@@ -210,7 +223,7 @@ class Method(nn.Module):
     def descend(self, loss: Tensor) -> None:
         """One optimiser step on a loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         self.optimizer.step()
 
     @contextmanager

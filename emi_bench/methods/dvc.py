@@ -85,7 +85,7 @@ class DVC(Method):
 
     def accumulate(self, source: str, terms: DualViewTerms) -> Losses:
         """Add the gradients of a loss to those already there."""
-        (terms.ce + terms.ent + terms.dl).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(terms.ce + terms.ent + terms.dl)
         return {f"{name}_{source}": term.detach() for name, term in terms._asdict().items()}
 
     def retrieve(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,4 +19,5 @@ class FineTune(Method):
         images, labels = self.prepare(x, y)
         ce = F.cross_entropy(self.net(images), labels)
         self.descend(ce)
+        self.memory.n_seen += len(x)
         return {"ce_stream": ce.detach()}

@@ -78,7 +78,7 @@ class GDumb(Method):
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         self.note_classes(y)
-        self.memory.write(greedy_balanced(y.tolist(), self.memory, self.draws), x, y)
+        self.memory.write_in_turn(greedy_balanced(y.tolist(), self.memory, self.draws), x, y)
         self.memory.n_seen += len(x)
         return {}
 

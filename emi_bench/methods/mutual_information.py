@@ -27,9 +27,11 @@ class MutualInformationConfig(MethodConfig):
     """Adam, normalised pixels and global pooling, as in the sources of OCM and OnPro."""
 
     optimizer: Literal["sgd", "adam"] = "adam"
-    """Adam with betas 0.9 and 0.99 (sources of OCM and OnPro)."""
+    """Adam (sources of OCM and OnPro)."""
     lr: float = Field(1e-3, gt=0)
     """Learning rate, constant over the stream (OCM; EMI paper)."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    """Adam's decay rates (sources of OCM and OnPro; the EMI paper is silent)."""
     weight_decay: float = Field(1e-4, ge=0)
     """L2 inside Adam (sources; EMI paper)."""
     normalize: bool = True

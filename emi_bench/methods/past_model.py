@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from emi_bench.losses.ntx import cosines, ntx_pre
 from emi_bench.losses.unit import unit
-from emi_bench.methods.base import Losses, MethodConfig, memory_format
+from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.mutual_information import Batch, Joint, MutualInformation
 from emi_bench.problem import Problem
 
@@ -39,7 +39,7 @@ class PastModel(MutualInformation):
             return {}
         rows = (slice(None), slice(joint.n_stream, None))
         teacher = cast(Any, self.teacher)
-        images = joint.plain[rows].flatten(0, 1).contiguous(memory_format=memory_format(self.problem.width))
+        images = joint.plain[rows].flatten(0, 1).contiguous(memory_format=self.layout)
         with torch.no_grad():
             past = unit(teacher.proj(teacher.features(images)))
         now = joint.projections[0][rows].flatten(0, 1)

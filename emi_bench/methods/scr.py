@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from emi_bench.data.views import scr_view
 from emi_bench.losses.supcon import supcon
 from emi_bench.methods.base import Losses, Method, MethodConfig, View
-from emi_bench.nets.heads import ContrastiveNet, projection_mlp, unit
-from emi_bench.nets.ncm import class_means, nearest_class
+from emi_bench.nets.heads import ContrastiveNet, normalised, projection_mlp
+from emi_bench.nets.ncm import memory_means, nearest_class
 from emi_bench.problem import Problem
 
 
@@ -58,7 +58,7 @@ class SCR(Method):
     def embeddings(self, images: Tensor) -> Tensor:
         """(n,3,H,W) -> (n,d), unit rows"""
         net = cast(ContrastiveNet, self.net)
-        return unit(net.proj(net.features(images)))
+        return normalised(net.proj(net.features(images)))
 
     def contrast(self, images: Tensor, labels: Tensor) -> Tensor:
         """The loss of a batch and its views: two separate forwards, each with its own batch statistics."""
@@ -95,7 +95,7 @@ class SCR(Method):
             with torch.no_grad():  # the source forwards each batch once more than it uses: the BN statistics move
                 self.embeddings(images)
             self.optimizer.zero_grad(set_to_none=True)
-            self.contrast(images, labels).backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(self.contrast(images, labels))
             torch._foreach_div_(
                 [p.grad for p in self.net.parameters() if p.grad is not None], self.config.review_factor
             )
@@ -108,7 +108,7 @@ class SCR(Method):
         with self.evaluating():
             if self._means is None:
                 seen = self.seen or list(range(self.problem.n_classes))
-                means = class_means(lambda stored: features(self.pixels(stored)), self.memory, seen, self.draws)
+                means = memory_means(lambda stored: features(self.pixels(stored)), self.memory, seen, self.draws)
                 self._means = means, torch.tensor(seen, device=self.device)
             means, classes = self._means
             return classes[nearest_class(features(self.pixels(x)), means)]

@@ -67,6 +67,12 @@ class SSDConfig(SCRConfig):
                 f"the memory has {problem.memory}",
                 hint=f"set images_per_class to {problem.memory // problem.n_classes} or less, or leave it out",
             )
+        per_task = problem.n_classes // problem.n_tasks
+        if self.stream == "balanced" and per_task > problem.batch:
+            raise UserError(
+                f"a batch of {problem.batch} cannot hold all {per_task} classes of a task",
+                hint=f"a balanced stream needs a batch of {per_task} or more; or leave `stream` at shuffled",
+            )
         lr_img = 2e-4 if ipc <= 1 else 1e-3 if ipc <= 5 else 4e-3
         queue = 12 if problem.dataset == "digits" else 64
         values = {"images_per_class": ipc, "lr_img": self.lr_img or lr_img, "queue": self.queue or queue}
@@ -111,6 +117,10 @@ class SSD(SCR):
     config_class = SSDConfig
     config: SSDConfig
     memory: SummaryMemory
+
+    @property
+    def balanced_stream(self) -> bool:
+        return self.config.stream == "balanced"
 
     def __init__(
         self,
@@ -216,7 +226,7 @@ class SSD(SCR):
             x = images[chunk.to(self.device, non_blocking=True)]
             loss = F.cross_entropy(self.task.helper(x), arrivals[chunk].to(self.device, non_blocking=True))
             self.task.optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(loss)
             self.task.optimizer.step()
             losses.append(loss.detach())
         return {"helper": torch.stack(losses).mean()} if losses else {}

@@ -12,7 +12,7 @@ from emi_bench.nets.resnet import ResNet
 
 
 @full_precision
-def unit(v: Tensor) -> Tensor:
+def normalised(v: Tensor) -> Tensor:
     """Rows of v (n,d) scaled to length one, v / max(|v|, 1e-12)."""
     return F.normalize(v, dim=1, eps=1e-12)
 
@@ -71,7 +71,7 @@ class ContrastiveNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n,3,H,W) -> (n,d) unit embeddings"""
-        return unit(self.proj(self.features(x)))
+        return normalised(self.proj(self.features(x)))
 
 
 def q_net(n_classes: int, hidden: int = 128) -> nn.Sequential:

@@ -10,11 +10,11 @@ from torch import Tensor
 from emi_bench.draws import Draws
 from emi_bench.losses.precision import full_precision
 from emi_bench.memory import Memory
-from emi_bench.nets.heads import unit
+from emi_bench.nets.heads import normalised
 
 
 @torch.no_grad()
-def class_means(
+def memory_means(
     features: Callable[[Tensor], Tensor], memory: Memory, classes: Sequence[int], draws: Draws, batch: int = 256
 ) -> Tensor:
     """Unit means (K,D) of the unit features of each class's stored images.
@@ -38,7 +38,7 @@ def class_means(
         directions = torch.stack([draws.normal(f"mean.{classes[i]}", sums.shape[1]) for i in missing])
         draws.restore(state)
         sums[missing] = directions.to(sums)
-    return unit(sums)
+    return normalised(sums)
 
 
 @full_precision
@@ -48,7 +48,7 @@ def sums_by_class(features: Tensor, labels: Tensor, classes: Tensor) -> Tensor:
     A product with the membership matrix, because a scatter-add has no fixed order of summation on a GPU.
     A mean that is normalised afterwards needs no division by the count.
     """
-    u = unit(features)
+    u = normalised(features)
     return (classes[:, None] == labels).to(u.dtype) @ u
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emi_bench.metrics import METRICS, all_metrics
-from emi_bench.store.schema import COLUMNS, read_provenance
+from emi_bench.store.schema import COLUMNS, NewerSchema, read_provenance
 from emi_bench.store.store import Store
 
 T = TypeVar("T")
@@ -26,13 +27,19 @@ ORDER = ["dataset", "method", "variant", "memory", "seed"]
 
 
 def _each(store: Store, read: Callable[[pq.ParquetFile], T]) -> list[T]:
-    """What `read` makes of all readable results; a damaged one is named and set aside."""
+    """What `read` makes of all readable results. A damaged one is named and set aside; one of a newer program is named
+    and left where it is, as is one that went away meanwhile. A store that cannot be read is an error.
+    """
     found = []
     for path in store.results().values():
+        content = store.files.read(path)
+        if content is None:
+            continue
         try:
-            content = store.files.read(path)
             found.append(read(pq.ParquetFile(pa.BufferReader(content))))
-        except (pa.ArrowException, OSError, ValueError, KeyError) as e:
+        except NewerSchema as e:
+            warnings.warn(f"{store.files.full(path)} is left out: {e}", NewerSchema, stacklevel=3)
+        except (pa.ArrowException, OSError, ValueError, KeyError) as e:  # the bytes are here: it is not the disk
             store.set_aside(path, str(e).splitlines()[0][:200])
     return found
 

@@ -44,6 +44,10 @@ COLUMNS: dict[str, tuple[pa.DataType, str]] = {
 }
 
 
+class NewerSchema(UserWarning):
+    """A sound result that only a newer program can read."""
+
+
 def to_table(result: RunResult) -> pa.Table:
     """The result's rows and its provenance."""
     spec, protocol = result.spec, result.spec.protocol
@@ -106,14 +110,17 @@ def read_provenance(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
         raise ValueError("not an emi-bench result: its schema carries no provenance")
     content: dict[str, Any] = json.loads(metadata[KEY])
     if content["schema_version"] > SCHEMA_VERSION:
-        raise ValueError(f"schema version {content['schema_version']} is newer than this program's {SCHEMA_VERSION}")
+        raise NewerSchema(
+            f"its schema version {content['schema_version']} is newer than this program's {SCHEMA_VERSION}; "
+            "update emi-bench to read it"
+        )
     return content
 
 
 @cache
 def versions() -> dict[str, str]:
     """Of this package and of what the numbers depend on."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
+    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for package in ("emi-bench", "torch", "torchvision", "numpy", "ray", "pyarrow", "scikit-learn"):
         try:
             found[package] = version(package)

@@ -15,7 +15,7 @@ import torch
 
 from emi_bench.errors import UserError
 from emi_bench.features import FeatureTable
-from emi_bench.run import RunResult
+from emi_bench.run import CHECKPOINT_FORMAT, RunResult
 from emi_bench.spec import RunSpec
 from emi_bench.store.files import Files
 from emi_bench.store.schema import to_table
@@ -48,11 +48,8 @@ class Store:
         for path in self.files.list():
             if any(part.startswith(("_", ".")) for part in path.split("/")):
                 continue
-            if match := _RESULT.search(path):
-                if self.files.remote or self._whole(path):
-                    found[match[1]] = path
-                else:
-                    self.set_aside(path, "it is cut short")
+            if (match := _RESULT.search(path)) and self._sound(path):
+                found[match[1]] = path
         return found
 
     def featured(self) -> set[str]:
@@ -68,21 +65,24 @@ class Store:
     def find(self, spec: RunSpec) -> str | None:
         """The result's path; another sweep may have given the same run another variant name."""
         path = self.path(spec)
-        if self.files.exists(path):
-            if self.files.remote or self._whole(path):
-                return path
-            self.set_aside(path, "it is cut short")
-            return None
+        if self.files.exists(path) and self._sound(path):
+            return path
         folder = path.rpartition("/")[0]
         ending = f"-{spec.run_id}.parquet"
-        return next((p for p in self.files.list(folder, recursive=False) if p.endswith(ending)), None)
+        same = (p for p in self.files.list(folder, recursive=False) if p.endswith(ending))
+        return next((p for p in same if self._sound(p)), None)
 
     def write(self, result: RunResult) -> str:
-        """Store a result (and its features first, so that a result with features is never without them)."""
+        """Store a result, its features first, so that a result with features is never without them.
+
+        A result is written once: where it is there already (features were asked for later), it stays as it is.
+        """
         if result.features is not None:
             self._put(feature_path(result.spec.run_id), _parquet(_feature_table(result.features)))
-        path = self.find(result.spec) or self.path(result.spec)
-        self._put(path, _parquet(to_table(result)))
+        path = self.find(result.spec)
+        if path is None:
+            path = self.path(result.spec)
+            self._put(path, _parquet(to_table(result)))
         return self.files.full(path)
 
     def set_aside(self, path: str, why: str) -> None:
@@ -93,8 +93,12 @@ class Store:
         told = f"{at(path)} is damaged ({why}); it now lies at {at(to)}, and its run counts as missing"
         warnings.warn(told, DamagedFile, stacklevel=2)
 
-    def _whole(self, path: str) -> bool:
-        return self.files.tail(path, 4) == b"PAR1"
+    def _sound(self, path: str) -> bool:
+        """Whether a result has its end; one cut short is set aside. An object in a bucket is whole or not there."""
+        if self.files.remote or self.files.tail(path, 4) == b"PAR1":
+            return True
+        self.set_aside(path, "it is cut short")
+        return False
 
     def _put(self, path: str, content: bytes) -> None:
         try:
@@ -124,6 +128,9 @@ class Store:
             checkpoint: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as e:
             self.set_aside(checkpoint_path(run_id), f"not a checkpoint: {type(e).__name__}")
+            return None
+        if checkpoint["format"] != CHECKPOINT_FORMAT:
+            self.set_aside(checkpoint_path(run_id), f"of another program version: format {checkpoint['format']}")
             return None
         return checkpoint
 

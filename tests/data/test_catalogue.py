@@ -16,6 +16,7 @@ from emi_bench.data.arrays import mean_and_std
 from emi_bench.data.info import DIGITS
 from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
+from emi_bench.spec import resolve
 from tests.data.fakes import write_npz
 
 
@@ -105,6 +106,14 @@ def test_plugin_file_adds_a_data_set(tmp_path: Path) -> None:
     assert data.verify("stripes").ok
     assert next(row for row in data.describe() if row["name"] == "stripes")["found"] == "plugin"
     assert data.download("stripes", tmp_path) == "plugin"
+
+
+def test_runs_on_a_plugin_s_data_are_told_apart_by_its_content() -> None:
+    ids = set()
+    for digit in "ab":
+        data.register(replace(DIGITS, name="versions", train_sha256=64 * digit), lambda root: data.load("digits"))
+        ids.add(resolve("er", "versions", memory=20).run_id)
+    assert len(ids) == 2
 
 
 def test_plugin_that_loads_something_else_than_it_announced_is_refused() -> None:

@@ -18,7 +18,7 @@ def feed(memory: Memory, labels: list[int], draws: Draws, batch: int) -> None:
     for start in range(0, len(labels), batch):
         y = torch.tensor(labels[start : start + batch])
         x = torch.arange(start, start + len(y)).view(-1, 1, 1, 1).expand(-1, 3, 1, 1).float()  # a sample is its number
-        memory.write(greedy_balanced(y.tolist(), memory, draws), x, y)
+        memory.write_in_turn(greedy_balanced(y.tolist(), memory, draws), x, y)
 
 
 def literal(labels: list[int], size: int, evicted: list[int]) -> dict[int, list[int]]:
@@ -69,8 +69,8 @@ def test_shares_of_the_specification(size: int, labels: list[int], expected: dic
     assert memory.counts() == expected
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.integers(1, 12), st.lists(st.integers(0, 5), max_size=60), st.integers(1, 7), st.integers(0, 2**31))
+@settings(deadline=None, max_examples=150)
+@given(st.integers(1, 12), st.lists(st.integers(0, 5), max_size=60), st.integers(1, 10), st.integers(0, 2**31))
 def test_batched_sampler_is_the_rule_sample_by_sample(size: int, labels: list[int], batch: int, seed: int) -> None:
     memory = Memory(size, (3, 1, 1), dtype=torch.float32)
     draws = Noting(seed)
@@ -90,8 +90,10 @@ def test_batched_sampler_is_the_rule_sample_by_sample(size: int, labels: list[in
                 filled = max(filled, slot + 1)
                 at[slot] = start + i
         x = torch.arange(start, start + len(y)).view(-1, 1, 1, 1).expand(-1, 3, 1, 1).float()
-        memory.write(slots, x, y)
+        memory.write_in_turn(slots, x, y)
         assert len(memory) <= size
+        now = literal(labels[: start + batch], size, evicted)
+        assert list(now) == memory.classes()  # in the order in which they came: ties are broken by it
     held = literal(labels, size, evicted)
     assert {c: len(ids) for c, ids in held.items()} == memory.counts()
     for c, ids in held.items():
@@ -105,13 +107,21 @@ def test_largest_class_that_came_first_makes_room() -> None:
     assert greedy_balanced([8], memory, draws) == [1]
 
 
+def test_a_class_that_was_overwritten_within_its_batch_has_still_come_first() -> None:
+    memory = Memory(4, (3, 1, 1), dtype=torch.float32)
+    draws = ScriptedDraws({"evict": [[0], [1]]})
+    feed(memory, [2, 2, 2, 2, 2, 1, 2, 1, 2, 2], draws, 10)
+    assert memory.counts() == {2: 2, 1: 2}
+    assert memory.classes() == [2, 1]
+
+
 def test_later_sample_of_a_batch_may_evict_an_earlier_one() -> None:
     memory = Memory(2, (3, 1, 1), dtype=torch.float32)
     draws = ScriptedDraws({"evict": [[1]]})
     y = torch.tensor([0, 0, 1])
     slots = greedy_balanced(y.tolist(), memory, draws)
     assert slots == [0, 1, 1]
-    memory.write(slots, torch.arange(3.0).view(-1, 1, 1, 1).expand(-1, 3, 1, 1), y)
+    memory.write_in_turn(slots, torch.arange(3.0).view(-1, 1, 1, 1).expand(-1, 3, 1, 1), y)
     assert memory.images[:, 0, 0, 0].tolist() == [0, 2]
 
 

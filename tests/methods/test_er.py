@@ -11,9 +11,12 @@ from emi_bench.draws import ScriptedDraws
 from emi_bench.memory import Memory
 from emi_bench.methods.er import ER, ERConfig
 from emi_bench.nets import Net, ResNet
+from emi_bench.run import build_method
+from emi_bench.spec import resolve
 from tests import toy_world as toy
 from tests.golden_files import golden
 from tests.replay_toy import replay_problem, samples, toy_net
+from tests.synthetic import spec
 
 
 def test_step_trace_is_replayed_in_float64() -> None:
@@ -38,6 +41,18 @@ def test_step_trace_is_replayed_in_float64() -> None:
         if last:
             toy.assert_state(net, trace["snapshots"][f"end_task_{plan['task']}"])
             method.end_task()
+
+
+def test_without_memory_samples_are_counted_all_the_same() -> None:
+    for name in ("finetune", "offline"):
+        method = build_method(spec(name), "cpu")
+        method.observe(torch.zeros(10, 3, 8, 8, dtype=torch.uint8), torch.arange(10))
+        assert (method.memory.n_seen, method.memory.filled) == (10, 0)
+
+
+def test_adam_of_the_replay_family_has_torch_s_own_rates() -> None:
+    method = build_method(resolve("er", "digits", memory=20, config={"optimizer": "adam"}), "cpu")
+    assert method.optimizer.defaults["betas"] == (0.9, 0.999)
 
 
 def test_reference_trace_is_replayed() -> None:

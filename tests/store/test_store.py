@@ -16,10 +16,10 @@ import emi_bench
 from emi_bench import metrics
 from emi_bench.errors import UserError
 from emi_bench.features import FeatureTable
-from emi_bench.run import RunResult
+from emi_bench.run import CHECKPOINT_FORMAT, RunResult
 from emi_bench.store import DamagedFile, Store
 from emi_bench.store.files import Files
-from emi_bench.store.schema import COLUMNS, SCHEMA_VERSION
+from emi_bench.store.schema import COLUMNS, SCHEMA_VERSION, NewerSchema
 from tests.synthetic import spec
 
 OLD = Path(__file__).parent / "files"
@@ -89,7 +89,7 @@ def test_offline_stores_only_its_last_row(tmp_path: Path) -> None:
 def test_pandas_reads_the_folder_while_other_things_lie_in_it(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write(made_up())
-    store.save_checkpoint("ab" * 32, {"state": {"phase": 1}})
+    store.save_checkpoint("ab" * 32, {"format": CHECKPOINT_FORMAT, "state": {"phase": 1}})
     (tmp_path / "_README.md").write_text("what lies here")
     (tmp_path / "digits" / "er" / "_half.tmp").write_bytes(b"PAR1")
     assert len(pd.read_parquet(tmp_path)) == 15
@@ -111,14 +111,15 @@ def test_the_same_run_under_another_variant_is_found_and_not_doubled(tmp_path: P
     assert len(store.results()) == 1
 
 
-def test_a_file_cut_in_half_is_named_set_aside_and_counts_as_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["", "other"], ids=["by its name", "by a variant's"])
+def test_a_file_cut_in_half_is_named_set_aside_and_counts_as_missing(tmp_path: Path, name: str) -> None:
     store = Store(tmp_path)
-    whole, half = made_up(0), made_up(1)
+    whole, half = made_up(0), made_up(1, spec=spec("er", seed=1).model_copy(update={"variant": name}))
     store.write(whole)
     path = Path(store.write(half))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.warns(DamagedFile, match=half.spec.run_id):
-        assert not store.done(half.spec)
+        assert not store.done(half.spec.model_copy(update={"variant": ""}))
     assert store.done(whole.spec)
     assert len(list((tmp_path / "_damaged").iterdir())) == 1
     assert len(emi_bench.load_runs(tmp_path)) == 1
@@ -142,14 +143,43 @@ def test_a_foreign_parquet_file_is_not_a_result(tmp_path: Path) -> None:
         assert emi_bench.load_runs(tmp_path).empty
 
 
-def test_a_result_of_a_newer_program_is_refused(tmp_path: Path) -> None:
+def test_a_result_of_a_newer_program_is_left_out_and_left_alone(tmp_path: Path) -> None:
     store = Store(tmp_path)
     path = Path(store.write(made_up()))
     table = pq.read_table(path)
     told = table.schema.metadata[b"emi_bench"].replace(b'"schema_version": 1', b'"schema_version": 99')
     pq.write_table(table.replace_schema_metadata({b"emi_bench": told}), path)
-    with pytest.warns(DamagedFile, match="newer"):
+    with pytest.warns(NewerSchema, match="update emi-bench"):
         assert emi_bench.load_results(tmp_path).empty
+    assert path.exists()
+    assert store.done(made_up().spec)
+
+
+def test_a_store_that_cannot_be_read_for_a_moment_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(Store(tmp_path).write(made_up()))
+
+    def broken(self: Files, path: str) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "read", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            emi_bench.load_runs(tmp_path)
+    assert path.exists()
+    assert len(emi_bench.load_runs(tmp_path)) == 1
+
+
+def test_a_result_is_written_once(tmp_path: Path) -> None:
+    store, result = Store(tmp_path), made_up()
+    path = Path(store.write(result))
+    before = path.read_bytes()
+    table = FeatureTable(np.array(["test"]), np.array([1]), np.array([1]), np.ones((1, 3), np.float32))
+    again = made_up(spec=result.spec.model_copy(update={"features": True}), features=table, wall_seconds=99.0)
+    assert Path(store.write(again)) == path
+    assert path.read_bytes() == before
+    assert store.done(again.spec)
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
@@ -187,11 +217,15 @@ def test_an_unwritable_place_is_refused_before_work_starts(tmp_path: Path) -> No
 def test_checkpoints_come_back_and_a_damaged_one_is_set_aside(tmp_path: Path) -> None:
     store, run_id = Store(tmp_path), "cd" * 32
     assert store.load_checkpoint(run_id) is None
-    store.save_checkpoint(run_id, {"state": {"phase": 2}})
-    assert store.load_checkpoint(run_id) == {"state": {"phase": 2}}
+    kept = {"format": CHECKPOINT_FORMAT, "state": {"phase": 2}}
+    store.save_checkpoint(run_id, kept)
+    assert store.load_checkpoint(run_id) == kept
     path = tmp_path / "_checkpoints" / f"{run_id}.pt"
     path.write_bytes(path.read_bytes()[:50])
     with pytest.warns(DamagedFile):
+        assert store.load_checkpoint(run_id) is None
+    store.save_checkpoint(run_id, kept | {"format": CHECKPOINT_FORMAT + 1})
+    with pytest.warns(DamagedFile, match="another program version"):
         assert store.load_checkpoint(run_id) is None
     store.drop_checkpoint(run_id)
 
