@@ -33,10 +33,10 @@ demo: $(READY)
 	@echo; echo "results: $(DEMO)   report: reports/_demo/index.html   tables: reports/_demo/tables   figures: reports/_demo/figures"
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --cov=emi_bench --cov-report=term
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=emi_bench --cov-report=term
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -n 2 -m "slow or not slow" --cov=emi_bench --cov-report=term
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or not slow" --cov=emi_bench --cov-report=term
 
 lint: $(READY)
 	$(BIN)/ruff check .

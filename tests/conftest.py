@@ -13,6 +13,11 @@ from tests.synthetic import blobs
 torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sweeps on a real Ray first: they take longest and wait much, so they are not to be left for the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/sweep/"))
+
+
 @pytest.fixture
 def own_npz(tmp_path: Path) -> Path:
     """A user's own data set: four classes of 8x8 images."""

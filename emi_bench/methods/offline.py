@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
 
-from emi_bench.methods.base import Losses, Method, MethodConfig
+from emi_bench.methods.base import MethodConfig
+from emi_bench.methods.finetune import FineTune
 
 
 class OfflineConfig(MethodConfig):
@@ -18,19 +17,11 @@ class OfflineConfig(MethodConfig):
     """Samples a step; the last incomplete batch of an epoch is left out (reference framework)."""
 
 
-class Offline(Method):
-    """Cross-entropy on shuffled batches of the whole data set. The loop reads `joint`, `epochs` and `batch`."""
+class Offline(FineTune):
+    """Fine-tune's step on shuffled batches of the whole data set. The loop reads `joint`, `epochs` and `batch`."""
 
     name = "offline"
     title = "offline"
-    uses_memory = False
     joint = True
     config_class = OfflineConfig
     config: OfflineConfig
-
-    def observe(self, x: Tensor, y: Tensor) -> Losses:
-        images, labels = self.prepare(x, y)
-        ce = F.cross_entropy(self.net(images), labels)
-        self.descend(ce)
-        self.memory.n_seen += len(x)
-        return {"ce_stream": ce.detach()}

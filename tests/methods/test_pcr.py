@@ -14,6 +14,7 @@ from emi_bench.methods.pcr import PCR, PCRConfig
 from emi_bench.nets.heads import CosineHead
 from emi_bench.problem import Problem
 from tests.golden_files import golden
+from tests.methods.small_images import assert_replays_from_the_second_step, batch, small_problem
 
 
 def flip(images: Tensor, draws: Draws) -> Tensor:
@@ -67,16 +68,10 @@ def test_recorded_steps_are_replayed() -> None:
 
 
 def small_method(**changes: Any) -> PCR:
-    values = {"dataset": "toy", "n_classes": 6, "n_tasks": 3, "image_size": 8, "memory": 12, "batch": 4}
-    problem = Problem(**(values | {"replay_batch": 5, "width": 2} | changes))
+    problem = small_problem(**changes)
     method = PCR.build(PCRConfig(), problem, weight_seed=1, draws=Draws(2))
     method.view = flip
     return method
-
-
-def batch(labels: list[int], seed: int = 0) -> tuple[Tensor, Tensor]:
-    g = torch.Generator().manual_seed(seed)
-    return torch.randint(0, 256, (len(labels), 3, 8, 8), generator=g, dtype=torch.uint8), torch.tensor(labels)
 
 
 def test_first_step_moves_only_the_bn_statistics() -> None:
@@ -130,7 +125,4 @@ def test_seen_classes_survive_a_checkpoint() -> None:
 @pytest.mark.parametrize("memory", [0, 1, 3])
 def test_a_memory_smaller_than_a_batch_serves(memory: int) -> None:
     method = small_method(memory=memory)
-    for seed, labels in enumerate([[0, 1, 1, 0], [1, 0, 0, 1], [2]]):
-        losses = method.observe(*batch(labels, seed))
-        assert all(v.isfinite() for v in losses.values())
-        assert ("pcr" in losses) == (memory > 0 and seed > 0)
+    assert_replays_from_the_second_step(method, "pcr")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from emi_bench.draws import Draws, ScriptedDraws
 from emi_bench.memory import Memory
 from emi_bench.methods.scr import SCR, SCRConfig
-from emi_bench.problem import Problem
+from tests.methods.small_images import assert_replays_from_the_second_step, batch, small_problem
 from tests.replay_toy import replay_problem, samples
 
 
@@ -113,14 +113,8 @@ def test_review_leaves_out_an_incomplete_batch_and_is_off_by_default() -> None:
 
 
 def small_method(**changes: Any) -> SCR:
-    values = {"dataset": "toy", "n_classes": 6, "n_tasks": 3, "image_size": 8, "memory": 12, "batch": 4}
-    problem = Problem(**(values | {"replay_batch": 5, "width": 2} | changes))
+    problem = small_problem(**changes)
     return SCR.build(SCRConfig(), problem, weight_seed=1, draws=Draws(2))
-
-
-def batch(labels: list[int], seed: int = 0) -> tuple[Tensor, Tensor]:
-    g = torch.Generator().manual_seed(seed)
-    return torch.randint(0, 256, (len(labels), 3, 8, 8), generator=g, dtype=torch.uint8), torch.tensor(labels)
 
 
 def test_first_step_leaves_the_network_untouched() -> None:
@@ -179,8 +173,5 @@ def test_a_seen_class_that_is_not_stored_is_still_a_candidate_and_survives_a_che
 @pytest.mark.parametrize("memory", [0, 1, 3])
 def test_a_memory_smaller_than_a_batch_serves(memory: int) -> None:
     method = small_method(memory=memory)
-    for seed, labels in enumerate([[0, 1, 1, 0], [1, 0, 0, 1], [2]]):
-        losses = method.observe(*batch(labels, seed))
-        assert all(v.isfinite() for v in losses.values())
-        assert ("supcon" in losses) == (memory > 0 and seed > 0)
+    assert_replays_from_the_second_step(method, "supcon")
     assert method.predict(batch([0] * 5)[0]).max() < 3
