@@ -85,6 +85,11 @@ class _State:
     peak: int = 0
     started: str = ""
 
+    @property
+    def accuracy(self) -> float | None:
+        """Over the tasks seen so far, after the last finished one."""
+        return float(np.mean(self.matrix[-1])) if self.matrix else None
+
 
 def phases(method: Method, stream: Stream, batch: int) -> list[Phase]:
     """The stream cut where a checkpoint is taken."""
@@ -124,30 +129,20 @@ def run(
 
     plan = phases(method, stream, spec.protocol.batch)
     while state.phase < len(plan):
-        phase = plan[state.phase]
-        accuracy = float(np.mean(state.matrix[-1])) if state.matrix else None
-        timer, window = StepTimer(device), LossWindow(first_step=sum(p.n_steps for p in plan[: state.phase]))
         with _precision(spec, device):
-            for step, (x, y) in enumerate(stream.batches(phase.indices, phase.batch, drop_last=phase.drop_last), 1):
-                with timer.step():
-                    losses = method.observe(x, y)
-                if window.add(losses):
-                    timer.collect()
-                    tell(Progress(state.phase, len(plan), step, phase.n_steps, accuracy))
-            window.flush()
-            if phase.ends_task:
+            _learn(method, stream, plan, state, device, tell)
+            if plan[state.phase].ends_task:
                 method.end_task()
-            if phase.evaluate:
-                state.matrix.append(evaluate(method, test, len(state.matrix) + 1 if not method.joint else spec.n_tasks))
+            if plan[state.phase].evaluate:
+                seen = spec.n_tasks if method.joint else len(state.matrix) + 1
+                state.matrix.append(evaluate(method, test, seen))
         state.phase += 1
-        state.losses.append(window.means())
-        state.step_ms += timer.collect()
         state.wall_seconds = before + time.perf_counter() - sitting
         state.peak = max(state.peak, peak_memory_bytes(device))
         if on_checkpoint is not None:
             on_checkpoint(_checkpoint(method, spec, state))
-        done = float(np.mean(state.matrix[-1])) if state.matrix else None
-        tell(Progress(state.phase, len(plan), 0, plan[state.phase].n_steps if state.phase < len(plan) else 0, done))
+        n_steps = plan[state.phase].n_steps if state.phase < len(plan) else 0
+        tell(Progress(state.phase, len(plan), 0, n_steps, state.accuracy))
 
     features = None
     if spec.features:
@@ -170,6 +165,28 @@ def run(
         threads=torch.get_num_threads(),
         features=features,
     )
+
+
+def _learn(
+    method: Method,
+    stream: Stream,
+    plan: list[Phase],
+    state: _State,
+    device: str,
+    tell: Callable[[Progress], None],
+) -> None:
+    """One phase of the stream, step by step. Losses are looked at only now and then: a look waits for the device."""
+    phase = plan[state.phase]
+    timer, window = StepTimer(device), LossWindow(first_step=sum(p.n_steps for p in plan[: state.phase]))
+    for step, (x, y) in enumerate(stream.batches(phase.indices, phase.batch, drop_last=phase.drop_last), 1):
+        with timer.step():
+            losses = method.observe(x, y)
+        if window.add(losses):
+            timer.collect()
+            tell(Progress(state.phase, len(plan), step, phase.n_steps, state.accuracy))
+    window.flush()
+    state.losses.append(window.means())
+    state.step_ms += timer.collect()
 
 
 def build_method(spec: RunSpec, device: str) -> Method:
