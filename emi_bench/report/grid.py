@@ -122,7 +122,7 @@ class Grid:
         spare = sorted({r.seed for r in self.runs if r.seed not in self._main_seeds}) if self._main_seeds else []
         if spare and self.paper_settings:
             seeds = few(map(str, spare), 5)
-            text = f"runs of seeds outside 0-9 ({seeds}) serve the variants paired with them, not the tables"
+            text = f"runs of seeds outside 0-9 ({seeds}) serve Table VI and the variants paired with them alone"
             self.notes.append(Note("spare-seeds", text))
 
     def _say_protocols(self) -> None:
