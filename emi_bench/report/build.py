@@ -90,7 +90,7 @@ def build_from(
     check_choice("spread", spread, SPREADS)
     check_choice("forgetting", forgetting, FORGETTINGS)
     planned = read_planned(sweeps)
-    grid = Grid(planned.select(runs), planned.expected, planned.methods, planned.memories)
+    grid = Grid(runs, planned)
     report = Report(Path(out), grid)
     tables = all_tables(grid, spread, FORGETTINGS[forgetting])
     if planned.tables:

@@ -14,15 +14,15 @@ from emi_bench.errors import UserError
 from emi_bench.report.runs import REQUIRED, Note, Run, cell_key, name, to_run
 
 
-def read_runs(frame: pd.DataFrame) -> tuple[list[Run], list[Note]]:
-    """The trusted runs of a `load_runs` frame, in a fixed order, and the notes on what was odd."""
+def read_runs(frame: pd.DataFrame, wanted: Callable[[Run], bool] = lambda _: True) -> tuple[list[Run], list[Note]]:
+    """The trusted runs among the wanted of a `load_runs` frame, in a fixed order, and the notes on what was odd."""
     missing = [c for c in REQUIRED if c not in frame.columns]
     if missing:
         raise UserError(
             f"these results lack the columns {', '.join(missing)}",
             hint="give the report what emi_bench.load_runs() returns",
         )
-    runs = [to_run(row) for row in frame.to_dict("records")]
+    runs = [run for row in frame.to_dict("records") if wanted(run := to_run(row))]
     runs.sort(key=lambda r: (r.dataset, r.n_tasks, r.memory, r.method, r.variant, r.seed, r.run_id))
     notes: list[Note] = []
     for step in (_same_file_twice, _incomplete, _same_cell_twice):
