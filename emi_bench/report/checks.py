@@ -57,7 +57,7 @@ def fault(run: Run) -> str:
     t = run.n_tasks
     if run.matrix.shape != (t, t):
         return f"its matrix has shape {run.matrix.shape}, not {(t, t)}"
-    first = t - 1 if run.method == "offline" else 0
+    first = t - 1 if run.joint else 0
     below = np.tril(np.ones((t, t), dtype=bool))[first:]
     known = run.matrix[first:]
     bad = below & ~((known >= 0) & (known <= 1))

@@ -242,6 +242,15 @@ class Grid:
             shown |= {Row(m) for m in reference.methods()}
         return sorted(shown, key=lambda row: row.order)
 
+    def joint(self, row: Row, setting: Setting) -> bool:
+        """Whether all tasks are learned together here: no curve, no matrix, no step to compare with others'."""
+        runs = self.cell(row, setting).runs
+        return all(r.joint for r in runs) if runs else row.method == "offline"
+
+    def ran(self, setting: Setting) -> list[Row]:
+        """The rows of a column that have runs in it."""
+        return [row for row in self.rows([setting]) if self.cell(row, setting).n]
+
     @cached_property
     def _known_rows(self) -> set[Row]:
         return {row for row, _ in self._cells}

@@ -58,6 +58,11 @@ class Run:
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def joint(self) -> bool:
+        """Whether all tasks were learned together: of several rows only the last exists."""
+        return len(self.matrix) > 1 and bool(np.isnan(self.matrix[:-1]).all())
+
+    @property
     def source(self) -> str:
         """The data set as it was asked for (npz:PATH), where that is known; else its name."""
         pairs = itertools.pairwise(_words(self.command))

@@ -70,7 +70,7 @@ def method_table(
     """Methods by settings: the bounds above the rule, ours last. `whole` keeps the paper's rows that have not run."""
     rows = grid.rows(settings, whole)
     if metric.name.startswith("forgetting"):
-        rows = [r for r in rows if r.role != "bound" or (not whole and r.method != "offline")]
+        rows = [r for r in rows if not any(grid.joint(r, s) for s in settings) and not (whole and r.role == "bound")]
     blocks: list[list[Line]] = [[], []]
     for row in rows:
         values = tuple(_value(grid.cell(row, s), metric, spread, _key(row, s)) for s in settings)
@@ -194,7 +194,7 @@ def efficiency_tables(grid: Grid, spread: Spread) -> list[Table]:
         out.append(_efficiency(setting, cells, spread, "table6", "Table VI: efficiency", packed))
     for _, members in groupby(grid.other_settings, key=lambda s: (s.dataset, s.n_tasks, s.protocol)):
         last = list(members)[-1]
-        cells = {r: grid.cell(r, last) for r in grid.rows([last]) if r.method != "offline"}
+        cells = {r: grid.cell(r, last) for r in grid.rows([last]) if not grid.joint(r, last)}
         title = f"Efficiency on {dataset_title(last.dataset)}"
         out.append(_efficiency(last, cells, spread, f"efficiency_{last.slug}", title))
     return [t for t in out if t.summaries]

@@ -12,6 +12,7 @@ import pytest
 from emi_bench import reference
 from emi_bench.methods import get_method
 from emi_bench.report.axes import Row, Setting
+from emi_bench.report.figures import all_figures
 from emi_bench.report.figures.studies import readings_figure
 from emi_bench.report.grid import Grid
 from emi_bench.report.planned import read_planned
@@ -81,6 +82,14 @@ def test_every_setting_has_the_count_and_the_methods_of_its_own_sweep(tmp_path):
     mine = grid.cell(Row("emi"), cells["mine", 30])
     assert (mine.n, mine.expected) == (3, 3)
     assert grid.rows([cells["digits", 70]]) == [Row("er")]
+
+
+def test_figures_leave_out_what_has_not_run(tmp_path):
+    text = "methods: [finetune, offline, er, mir, emi]\nsettings: [{dataset: digits, memory: [50, 70]}]\nseeds: 2\n"
+    runs = synthetic_runs(grid_cells(["finetune", "er", "emi"], [("digits", 5, 50)]), range(2))
+    drawn = {d.name: d.data for d in all_figures(grid_of(runs, written(tmp_path, text)))}
+    assert set(drawn["incremental_accuracy"]["method"]) == {"finetune", "er", "emi"}
+    assert set(drawn["matrices_digits_t5_m50"]["method"]) == {"finetune", "er", "emi"}
 
 
 def protocol(**over: Any) -> dict[str, Any]:

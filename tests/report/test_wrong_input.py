@@ -12,6 +12,7 @@ import pytest
 from emi_bench.errors import UserError
 from emi_bench.report.axes import ACCURACY, Row
 from emi_bench.report.checks import read_runs
+from emi_bench.report.figures import all_figures
 from emi_bench.report.figures.studies import readings_figure
 from emi_bench.report.grid import Grid, summarize
 from emi_bench.report.runs import named_variant
@@ -87,6 +88,26 @@ def test_offline_needs_only_its_last_row():
     assert Grid(runs).notes == []
     lost = broken(runs, int(np.flatnonzero(runs["method"] == "offline")[0]), lambda m: m.__setitem__(4, np.nan))
     assert "incomplete" in kinds(Grid(lost))
+
+
+def test_a_joint_method_of_the_users_own_needs_only_its_last_row():
+    runs = synthetic_runs(grid_cells(["offline", "er"], [("digits", 5, 50)]), range(2))
+    own = runs["method"] == "offline"
+    runs = runs.assign(method=runs["method"].mask(own, "all_at_once"), memory=50)
+    grid = Grid(runs)
+    assert kinds(grid) == {"unknown-method"}
+    summary = summarize(grid.cell(Row("all_at_once"), grid.settings[0]), ACCURACY)
+    assert summary is not None
+    assert summary.n == 2
+    drawn = {d.name: d.data for d in all_figures(grid)}
+    curve = drawn["incremental_accuracy"].set_index("method").loc["all_at_once"]
+    assert (curve["after_task"], curve["mean"]) == (5, pytest.approx(summary.mean))
+    assert set(drawn["matrices_digits_t5_m50"]["method"]) == {"er"}
+
+
+def test_a_stream_of_one_task_is_no_joint_method():
+    runs = synthetic_runs([Cell("er", "digits", 1, 50)], range(2))
+    assert not any(r.joint for r in Grid(runs).runs)
 
 
 def test_one_seed_only_has_no_spread_and_is_said():
