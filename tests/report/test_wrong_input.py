@@ -124,9 +124,41 @@ def test_unknown_methods_are_kept_and_named(digits_frame):
     assert Row("er_of_mine") in grid.rows(grid.settings)
 
 
-def test_other_data_under_one_name_is_said(digits_frame):
-    grid = Grid(digits_frame.assign(data_fingerprint=[f"f{i % 2}" for i in range(len(digits_frame))]))
-    assert "fingerprint" in kinds(grid)
+def other_contents(runs: pd.DataFrame, odd: list[bool], **over: str) -> pd.DataFrame:
+    """The runs, some of them on other data under the same name."""
+    names = ["other" if o else f for o, f in zip(odd, runs["data_fingerprint"], strict=True)]
+    changed = {k: [v if o else was for o, was in zip(odd, runs[k], strict=True)] for k, v in over.items()}
+    return runs.assign(data_fingerprint=names, **changed)
+
+
+def test_the_fewer_runs_on_other_data_under_one_name_are_set_aside(digits_frame):
+    odd = [s == 1 and m == "er" for s, m in zip(digits_frame["seed"], digits_frame["method"], strict=True)]
+    # Later, so that finishing last is not what counts among unequal numbers.
+    grid = Grid(other_contents(digits_frame, odd, finished="2021-01-01T00:00:00+00:00"))
+    assert kinds(grid) == {"fingerprint"}
+    assert "2 runs" in grid.notes[0].text
+    assert "er digits M=50 seed 1" in grid.notes[0].text
+    assert len(grid.runs) == len(digits_frame) - 2
+    summary = summarize(grid.cell(Row("er"), grid.settings[0]), ACCURACY)
+    assert summary is not None
+    assert (summary.n, summary.partial) == (2, True)
+
+
+def test_of_as_many_runs_on_either_data_the_older_are_set_aside(digits_frame):
+    runs = digits_frame[digits_frame["seed"] < 2]
+    odd = list(runs["seed"] == 0)
+    for finished, kept in (("2021-01-01T00:00:00+00:00", {0}), ("2019-01-01T00:00:00+00:00", {1})):
+        grid = Grid(other_contents(runs, odd, finished=finished))
+        assert {r.seed for r in grid.runs} == kept
+
+
+def test_a_rerun_on_other_data_does_not_stand_in_for_a_run(digits_frame):
+    again = digits_frame[digits_frame["method"] == "er"].iloc[:1]
+    again = again.assign(run_id="f" * 64, finished="2021-01-01T00:00:00+00:00", data_fingerprint="other")
+    grid = Grid(pd.concat([digits_frame, again]))
+    assert kinds(grid) == {"fingerprint"}
+    assert len(grid.runs) == len(digits_frame)
+    assert "f" * 64 not in {r.run_id for r in grid.runs}
 
 
 def test_other_class_orders_for_one_seed_are_said(digits_frame):
