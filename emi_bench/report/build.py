@@ -22,7 +22,7 @@ from emi_bench.report.latex import latex_table, preview
 from emi_bench.report.page import render
 from emi_bench.report.page.render import Content, Picture
 from emi_bench.report.plain import csv_table, markdown_table
-from emi_bench.report.planned import read_planned
+from emi_bench.report.planned import FIGURES, read_planned
 from emi_bench.report.statistics import Difference, differences, focus, overall
 from emi_bench.report.table import Table
 from emi_bench.report.tables import all_tables
@@ -109,7 +109,7 @@ def build_from(
         _write(report, "notes.md", _notes(grid, compared))
     pictures: list[Picture] = []
     if "figures" in only:
-        for drawing in all_figures(grid, features):
+        for drawing in all_figures(grid, features, planned.figures or FIGURES):
             progress(f"drawing {drawing.name}")
             report.files += save(drawing, report.out / "figures")
             if not drawing.name.startswith("matrices_") or not grid.paper_settings:

@@ -20,6 +20,8 @@ from emi_bench.report.axes import Protocol, Setting, odd_protocol, usual_protoco
 from emi_bench.report.runs import COSMETIC, Run, overrides
 
 Constants = Mapping[str, Any]
+#: The paper's figures, as a sweep names them.
+FIGURES = ("incremental", "kde", "tsne")
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Planned:
     """The parts of some sweeps. Without any, everything in the store is meant."""
 
     parts: tuple[Part, ...] = ()
-    tables: frozenset[str] = frozenset()
+    tables: frozenset[str] = frozenset()  #: of the paper's, table1 to table6; all where none is named
+    figures: frozenset[str] = frozenset()  #: of the paper's, see FIGURES; all where none is named
 
     def wants(self, run: Run) -> bool:
         """Whether the run is one of these sweeps."""
@@ -136,6 +139,12 @@ def _configs(entry: Mapping[str, Any]) -> tuple[Constants, ...]:
     return tuple({**(entry.get("config") or {}), **named} for named in [*variants, *points] or [{}])
 
 
+def _known_figure(name: str) -> str:
+    if name not in FIGURES:
+        raise ValueError(f"no figure {name!r}, choose from {', '.join(FIGURES)}")
+    return name
+
+
 def _parts(sweep: Mapping[str, Any]) -> list[Part]:
     told = sweep["seeds"]
     seeds = frozenset(range(told) if isinstance(told, int) else map(int, told))
@@ -158,13 +167,16 @@ def read_planned(paths: Sequence[str | Path]) -> Planned:
     """The sweeps' parts and `report:` entries. Full validation is `emi-bench plan`'s."""
     parts: list[Part] = []
     tables: set[str] = set()
+    figures: set[str] = set()
     for path in map(Path, paths):
         if not path.is_file():
             raise UserError(f"no such sweep: {path}", hint="give a YAML file, for example sweeps/table1.yaml")
         try:
             sweep = yaml.safe_load(path.read_text("utf-8"))
             parts += _parts(sweep)
-            tables |= {f"table{t}" for t in _list((sweep.get("report") or {}).get("tables"))}
+            told = sweep.get("report") or {}
+            tables |= {f"table{t}" for t in _list(told.get("tables"))}
+            figures |= {_known_figure(f) for f in _list(told.get("figures"))}
         except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as e:
             raise UserError(f"{path} is not a sweep: {e!r}", hint=f"emi-bench plan {path} says what is wrong") from e
-    return Planned(tuple(parts), frozenset(tables))
+    return Planned(tuple(parts), frozenset(tables), frozenset(figures))

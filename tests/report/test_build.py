@@ -85,6 +85,31 @@ def test_a_sweep_narrows_the_report_and_its_plan_shows_what_is_missing(store, tm
     assert "ocm" not in {r.method for r in made.grid.runs}
 
 
+def test_a_sweep_chooses_among_the_papers_figures(store, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP.replace("[incremental]", "[kde]").replace("[50, 100, 200]", "50"))
+    made = build(store, tmp_path / "out", sweeps=[path], only=("figures",))
+    kinds = {p.stem.split("_")[0] for p in made.files}
+    assert {"kde", "matrices"} <= kinds
+    assert not {"incremental", "tsne"} & kinds
+
+
+def test_figures_are_those_of_all_sweeps(tmp_path):
+    paths = []
+    for name in ("incremental", "tsne"):
+        paths.append(tmp_path / f"{name}.yaml")
+        paths[-1].write_text(SWEEP.replace("[incremental]", f"[{name}]"))
+    assert read_planned(paths).figures == {"incremental", "tsne"}
+    assert read_planned([]).figures == frozenset()
+
+
+def test_a_figure_that_is_none_of_the_papers_is_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP.replace("[incremental]", "[pie]"))
+    with pytest.raises(UserError, match="pie"):
+        read_planned([path])
+
+
 def test_a_file_that_is_no_sweep_is_named(tmp_path):
     with pytest.raises(UserError, match="no such sweep"):
         read_planned([tmp_path / "absent.yaml"])
