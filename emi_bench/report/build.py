@@ -66,11 +66,12 @@ def build(
     progress: Progress = lambda _: None,
 ) -> Report:
     """Read a store and write the report. Works on half-finished sweeps; an empty store makes a page that says so."""
-    from emi_bench import load_runs
+    from emi_bench.store import load_runs
+    from emi_bench.store.features import feature_reader
 
     progress("reading the results")
     runs = load_runs(results_path)
-    return build_from(runs, out, sweeps, only, spread, forgetting, underline, progress, _features(results_path))
+    return build_from(runs, out, sweeps, only, spread, forgetting, underline, progress, feature_reader(results_path))
 
 
 def build_from(
@@ -124,19 +125,6 @@ def build_from(
         _write(report, "index.html", render(grid, content))
     report.lines = summary_lines(grid, compared)
     return report
-
-
-def _features(results: str | Path) -> FeatureFinder | None:
-    """Features that runs left beside a local store."""
-    folder = Path(str(results)) / "_features"
-    if "://" in str(results) or not folder.is_dir():
-        return None
-
-    def find(run_id: str) -> pd.DataFrame | None:
-        path = folder / f"{run_id}.parquet"
-        return pd.read_parquet(path) if path.is_file() else None
-
-    return find
 
 
 def _fitting(pictures: list[Picture]) -> list[Picture]:

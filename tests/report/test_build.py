@@ -94,6 +94,13 @@ def test_a_sweep_chooses_among_the_papers_figures(store, tmp_path):
     assert not {"incremental", "tsne"} & kinds
 
 
+def test_features_come_through_the_store_wherever_it_is(store, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP.replace("[incremental]", "[kde]").replace("[50, 100, 200]", "50"))
+    made = build(f"file://{store}", tmp_path / "out", sweeps=[path], only=("figures",))
+    assert any(p.name.startswith("kde_") for p in made.files)
+
+
 def test_figures_are_those_of_all_sweeps(tmp_path):
     paths = []
     for name in ("incremental", "tsne"):
