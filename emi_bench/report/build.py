@@ -26,8 +26,8 @@ from emi_bench.report.planned import FIGURES, read_planned
 from emi_bench.report.statistics import Difference, differences, focus, overall
 from emi_bench.report.table import Table
 from emi_bench.report.tables import all_tables
+from emi_bench.report.written import PARTS, clear_old
 
-PARTS = ("tables", "figures", "html")
 FORGETTINGS: dict[str, Metric] = {"paper": FORGETTING, "raptor": FORGETTING_RAPTOR}
 PAGE_LIMIT = 800_000  #: bytes of pictures in the page, so that it can be mailed
 Progress = Callable[[str], None]
@@ -123,6 +123,7 @@ def build_from(
             tables, compared, found, overall(grid, settings, ACCURACY), claims, _fitting(pictures), spread
         )
         _write(report, "index.html", render(grid, content))
+    clear_old(report.out, report.files, only)
     report.lines = summary_lines(grid, compared)
     return report
 

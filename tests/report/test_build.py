@@ -16,6 +16,7 @@ from emi_bench.errors import UserError
 from emi_bench.report.build import build, build_from
 from emi_bench.report.commands import register, table_text
 from emi_bench.report.planned import read_planned
+from emi_bench.report.written import MANIFEST
 from tests.report.synthetic import digits_runs
 from tests.report.synthetic_store import synthetic_features, write_store
 
@@ -62,6 +63,47 @@ def test_a_report_is_made_from_a_stores_files(store, tmp_path):
 def test_the_same_store_gives_the_same_bytes(store, tmp_path):
     a, b = (build(store, tmp_path / n, only=("tables", "html")) for n in "ab")
     assert [p.read_bytes() for p in a.files] == [p.read_bytes() for p in b.files]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_rebuild_removes_what_the_report_no_longer_has_and_nothing_else(digits_frame, tmp_path):
+    out, fresh, only = tmp_path / "out", tmp_path / "fresh", ("tables", "html")
+    variant = digits_frame[digits_frame["method"] == "er"].assign(dataset="gone")
+    build_from(pd.concat([digits_frame, variant]), out, only=only)
+    assert (out / "tables" / "efficiency_gone_t5_m100.tex").exists()
+    mine = {"notes_of_mine.md": b"x", "tables/mine.tex": b"y", "figures/mine.png": b"z"}
+    for name, content in mine.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_bytes(content)
+    build_from(digits_frame, out, only=only)
+    build_from(digits_frame, fresh, only=only)
+    assert contents(out) == contents(fresh) | mine
+
+
+def test_a_rebuild_of_one_part_leaves_the_others(digits_frame, tmp_path):
+    build_from(digits_frame, tmp_path, only=("tables", "html"))
+    before = contents(tmp_path)
+    build_from(digits_frame, tmp_path, only=("tables",))
+    assert contents(tmp_path) == before
+    build_from(digits_frame[digits_frame["method"] == "er"], tmp_path, only=("tables",))
+    assert (tmp_path / "index.html").exists()
+    assert not (tmp_path / "differences.csv").exists()
+
+
+def test_a_list_of_files_that_was_tampered_with_removes_nothing_outside(digits_frame, tmp_path):
+    out, safe = tmp_path / "out", tmp_path / "safe.txt"
+    safe.write_text("mine")
+    build_from(digits_frame, out, only=("tables",))
+    (out / "folder").mkdir()
+    (out / "link").symlink_to(tmp_path)
+    listed = out / MANIFEST
+    listed.write_text(listed.read_text() + f"../safe.txt\n{safe}\nlink/safe.txt\nfolder\n\n.\n")
+    build_from(digits_frame, out, only=("tables",))
+    assert safe.read_text() == "mine"
+    assert (out / "folder").is_dir()
 
 
 def test_only_what_is_asked_for_is_written(store, tmp_path):
