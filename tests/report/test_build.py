@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from emi_bench.errors import UserError
-from emi_bench.report.build import build, build_from
+from emi_bench.report.build import ReportOptions, build, build_from
 from emi_bench.report.commands import register, table_text
 from emi_bench.report.planned import read_planned
 from emi_bench.report.written import MANIFEST
@@ -61,7 +61,7 @@ def test_a_report_is_made_from_a_stores_files(store, tmp_path):
 
 
 def test_the_same_store_gives_the_same_bytes(store, tmp_path):
-    a, b = (build(store, tmp_path / n, only=("tables", "html")) for n in "ab")
+    a, b = (build(store, tmp_path / n, ReportOptions(only=("tables", "html"))) for n in "ab")
     assert [p.read_bytes() for p in a.files] == [p.read_bytes() for p in b.files]
 
 
@@ -72,23 +72,23 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_rebuild_removes_what_the_report_no_longer_has_and_nothing_else(digits_frame, tmp_path):
     out, fresh, only = tmp_path / "out", tmp_path / "fresh", ("tables", "html")
     variant = digits_frame[digits_frame["method"] == "er"].assign(dataset="gone")
-    build_from(pd.concat([digits_frame, variant]), out, only=only)
+    build_from(pd.concat([digits_frame, variant]), out, ReportOptions(only=only))
     assert (out / "tables" / "efficiency_gone_t5_m100.tex").exists()
     mine = {"notes_of_mine.md": b"x", "tables/mine.tex": b"y", "figures/mine.png": b"z"}
     for name, content in mine.items():
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_bytes(content)
-    build_from(digits_frame, out, only=only)
-    build_from(digits_frame, fresh, only=only)
+    build_from(digits_frame, out, ReportOptions(only=only))
+    build_from(digits_frame, fresh, ReportOptions(only=only))
     assert contents(out) == contents(fresh) | mine
 
 
 def test_a_rebuild_of_one_part_leaves_the_others(digits_frame, tmp_path):
-    build_from(digits_frame, tmp_path, only=("tables", "html"))
+    build_from(digits_frame, tmp_path, ReportOptions(only=("tables", "html")))
     before = contents(tmp_path)
-    build_from(digits_frame, tmp_path, only=("tables",))
+    build_from(digits_frame, tmp_path, ReportOptions(only=("tables",)))
     assert contents(tmp_path) == before
-    build_from(digits_frame[digits_frame["method"] == "er"], tmp_path, only=("tables",))
+    build_from(digits_frame[digits_frame["method"] == "er"], tmp_path, ReportOptions(only=("tables",)))
     assert (tmp_path / "index.html").exists()
     assert not (tmp_path / "differences.csv").exists()
 
@@ -96,29 +96,29 @@ def test_a_rebuild_of_one_part_leaves_the_others(digits_frame, tmp_path):
 def test_a_list_of_files_that_was_tampered_with_removes_nothing_outside(digits_frame, tmp_path):
     out, safe = tmp_path / "out", tmp_path / "safe.txt"
     safe.write_text("mine")
-    build_from(digits_frame, out, only=("tables",))
+    build_from(digits_frame, out, ReportOptions(only=("tables",)))
     (out / "folder").mkdir()
     (out / "link").symlink_to(tmp_path)
     listed = out / MANIFEST
     listed.write_text(listed.read_text() + f"../safe.txt\n{safe}\nlink/safe.txt\nfolder\n\n.\n")
-    build_from(digits_frame, out, only=("tables",))
+    build_from(digits_frame, out, ReportOptions(only=("tables",)))
     assert safe.read_text() == "mine"
     assert (out / "folder").is_dir()
 
 
 def test_only_what_is_asked_for_is_written(store, tmp_path):
-    made = build(store, tmp_path, only=("html",))
+    made = build(store, tmp_path, ReportOptions(only=("html",)))
     assert [p.name for p in made.files] == ["index.html"]
     with pytest.raises(UserError, match="unknown part 'pictures'"):
-        build(store, tmp_path, only=("pictures",))
+        build(store, tmp_path, ReportOptions(only=("pictures",)))
     with pytest.raises(UserError, match="unknown spread"):
-        build(store, tmp_path, spread="iqr")  # type: ignore[arg-type]
+        build(store, tmp_path, ReportOptions(spread="iqr"))  # type: ignore[arg-type]
 
 
 def test_a_sweep_narrows_the_report_and_its_plan_shows_what_is_missing(store, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(SWEEP)
-    made = build(store, tmp_path / "out", sweeps=[path], only=("tables",))
+    made = build(store, tmp_path / "out", ReportOptions(sweeps=[path], only=("tables",)))
     table = pd.read_csv(tmp_path / "out/tables/accuracy.csv")
     assert set(table["method"]) == {"finetune", "er", "emi", "mir"}
     assert set(table["memory"]) == {50, 100, 200}
@@ -130,7 +130,7 @@ def test_a_sweep_narrows_the_report_and_its_plan_shows_what_is_missing(store, tm
 def test_a_sweep_chooses_among_the_papers_figures(store, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(SWEEP.replace("[incremental]", "[kde]").replace("[50, 100, 200]", "50"))
-    made = build(store, tmp_path / "out", sweeps=[path], only=("figures",))
+    made = build(store, tmp_path / "out", ReportOptions(sweeps=[path], only=("figures",)))
     kinds = {p.stem.split("_")[0] for p in made.files}
     assert {"kde", "matrices"} <= kinds
     assert not {"incremental", "tsne"} & kinds
@@ -139,7 +139,7 @@ def test_a_sweep_chooses_among_the_papers_figures(store, tmp_path):
 def test_features_come_through_the_store_wherever_it_is(store, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(SWEEP.replace("[incremental]", "[kde]").replace("[50, 100, 200]", "50"))
-    made = build(f"file://{store}", tmp_path / "out", sweeps=[path], only=("figures",))
+    made = build(f"file://{store}", tmp_path / "out", ReportOptions(sweeps=[path], only=("figures",)))
     assert any(p.name.startswith("kde_") for p in made.files)
 
 
@@ -198,7 +198,7 @@ def test_a_table_prints_in_the_terminal(app, store, format_, start):
 def test_latex_compiles(paper_runs, digits_frame, tmp_path, which):
     own = digits_frame.assign(method=digits_frame["method"].replace("er", "my_100%_method"))
     runs = {"paper": paper_runs, "digits": digits_frame, "own": own}[which]
-    build_from(runs, tmp_path, only=("tables",))
+    build_from(runs, tmp_path, ReportOptions(only=("tables",)))
     folder = tmp_path / "tables"
     for command in (["pdflatex"], ["bibtex"], ["pdflatex"], ["pdflatex"]):
         options = ["-interaction=nonstopmode", "-halt-on-error"] if command[0] == "pdflatex" else []
