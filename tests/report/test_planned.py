@@ -16,8 +16,11 @@ from emi_bench.report.figures import all_figures
 from emi_bench.report.figures.studies import readings_figure
 from emi_bench.report.grid import Grid
 from emi_bench.report.planned import read_planned
-from emi_bench.report.runs import COSMETIC, named_variant
+from emi_bench.report.runs import COSMETIC, Run, named_variant, to_run
 from emi_bench.report.tables import all_tables
+from emi_bench.spec import RunSpec
+from emi_bench.sweep.plan import expand
+from emi_bench.sweep.spec import read_sweep
 from tests.report.synthetic import Cell, grid_cells, run_row, synthetic_runs
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"
@@ -143,3 +146,25 @@ def test_a_constant_that_cannot_change_a_result_makes_no_variant(tmp_path):
     text = "methods: [{name: emi, config: {checkpoint_joint: true}}]\n"
     text += "settings: [{dataset: cifar100, memory: 1000}]\nseeds: 2\n"
     assert len(grid_of(synthetic_runs([EMI], range(2)), written(tmp_path, text)).runs) == 2
+
+
+def as_run(spec: RunSpec) -> Run:
+    """A planned run as if it had finished."""
+    row = run_row(Cell(spec.method, spec.dataset, spec.n_tasks, spec.memory, spec.variant), spec.seed)
+    told = {"run_id": spec.run_id, "config": spec.config, "command": spec.command()}
+    return to_run({**row, **told, "protocol": spec.protocol.model_dump()})
+
+
+def test_the_reports_choice_is_the_sweeps_own():
+    """Every cell of every sweep of the repository against every sweep: chosen if and only if its id is planned."""
+    files = sorted(SWEEPS.glob("*.yaml"))
+    planned, cells = {}, {}
+    for path in files:
+        found, _ = expand(*read_sweep(path))
+        planned[path.stem] = {c.run_id for c in found}
+        cells |= {c.run_id: c.spec for c in found if c.spec.seed in (0, 9, 100, 200)}
+    runs = [as_run(spec) for spec in cells.values()]
+    assert len(runs) > 300
+    for path in files:
+        wanted = read_planned([path]).wants
+        assert {r.run_id for r in runs if wanted(r)} == planned[path.stem] & cells.keys(), path.name
