@@ -225,6 +225,12 @@ def _notes(grid: Grid, compared: Sequence[Comparison]) -> str:
 
 def summary_lines(grid: Grid, compared: Sequence[Comparison]) -> list[str]:
     """What a person should know before reading on."""
+    if not grid.runs and grid.n_stored:
+        none = f"none of the {grid.n_stored} runs in the store is used"
+        return [
+            f"{none}: `emi-bench status SWEEP.yaml` tells which of a sweep's are there",
+            *(n.text for n in grid.notes),
+        ]
     if not grid.runs:
         return [
             "the store holds no runs: `emi-bench demo` makes some in minutes, `emi-bench sweep sweeps/table1.yaml` all"

@@ -96,6 +96,7 @@ class Grid:
 
     def __init__(self, frame: pd.DataFrame, planned: Planned | None = None) -> None:
         self._planned = planned or Planned()
+        self.n_stored = len(frame)  #: also those that are not of the sweeps
         self.runs: list[Run]
         self.notes: list[Note]
         self.runs, self.notes = read_runs(frame, self._planned.wants)

@@ -143,6 +143,13 @@ def test_features_come_through_the_store_wherever_it_is(store, tmp_path):
     assert any(p.name.startswith("kde_") for p in made.files)
 
 
+def test_a_sweep_without_a_run_in_a_full_store_is_said_to_have_none(digits_frame, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP.replace("seeds: 4", "seeds: [77]"))
+    made = build_from(digits_frame, tmp_path / "out", ReportOptions(sweeps=[path], only=("tables",)))
+    assert "none of the 21 runs in the store" in made.lines[0]
+
+
 def test_figures_are_those_of_all_sweeps(tmp_path):
     paths = []
     for name in ("incremental", "tsne"):
