@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,18 @@ from emi_bench.errors import UserError
 from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTING_RAPTOR, SPREADS, Metric, Spread
 from emi_bench.report.claims import Checked, check_claims
 from emi_bench.report.compare import Comparison, comparisons, comparisons_csv, headline
-from emi_bench.report.figures import FeatureFinder, all_figures, save, small_png
+from emi_bench.report.figures import Drawing, FeatureFinder, all_figures, save, small_png
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table, preview
 from emi_bench.report.page import render
 from emi_bench.report.page.render import Content, Picture
 from emi_bench.report.plain import csv_table, markdown_table
-from emi_bench.report.planned import read_planned
+from emi_bench.report.planned import FIGURES, Planned, read_planned
 from emi_bench.report.statistics import Difference, differences, focus, overall
 from emi_bench.report.table import Table
 from emi_bench.report.tables import all_tables
+from emi_bench.report.written import PARTS, clear_old
 
-PARTS = ("tables", "figures", "html")
 FORGETTINGS: dict[str, Metric] = {"paper": FORGETTING, "raptor": FORGETTING_RAPTOR}
 PAGE_LIMIT = 800_000  #: bytes of pictures in the page, so that it can be mailed
 Progress = Callable[[str], None]
@@ -55,88 +55,100 @@ def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
         raise UserError(f"unknown {kind} '{value}'", hint=f"choose from {', '.join(known)}")
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """What a report is about and how it is written. An option that does not exist is refused here."""
+
+    sweeps: Sequence[str | Path] = ()  #: sweep files that narrow the report; all runs without
+    only: Sequence[str] = PARTS
+    spread: Spread = "std"
+    forgetting: str = "paper"
+    underline: bool = True  #: the second best in LaTeX
+
+    def __post_init__(self) -> None:
+        for part in self.only:
+            check_choice("part", part, PARTS)
+        check_choice("spread", self.spread, SPREADS)
+        check_choice("forgetting", self.forgetting, FORGETTINGS)
+
+
 def build(
     results_path: str | Path,
     out: str | Path,
-    sweeps: Sequence[str | Path] = (),
-    only: Sequence[str] = PARTS,
-    spread: Spread = "std",
-    forgetting: str = "paper",
-    underline: bool = True,
+    options: ReportOptions = ReportOptions(),
     progress: Progress = lambda _: None,
 ) -> Report:
     """Read a store and write the report. Works on half-finished sweeps; an empty store makes a page that says so."""
-    from emi_bench import load_runs
+    from emi_bench.store import load_runs
+    from emi_bench.store.features import feature_reader
 
     progress("reading the results")
-    runs = load_runs(results_path)
-    return build_from(runs, out, sweeps, only, spread, forgetting, underline, progress, _features(results_path))
+    return build_from(load_runs(results_path), out, options, progress, feature_reader(results_path))
 
 
 def build_from(
     runs: pd.DataFrame,
     out: str | Path,
-    sweeps: Sequence[str | Path] = (),
-    only: Sequence[str] = PARTS,
-    spread: Spread = "std",
-    forgetting: str = "paper",
-    underline: bool = True,
+    options: ReportOptions = ReportOptions(),
     progress: Progress = lambda _: None,
     features: FeatureFinder | None = None,
 ) -> Report:
     """The same from a frame of runs."""
-    for part in only:
-        check_choice("part", part, PARTS)
-    check_choice("spread", spread, SPREADS)
-    check_choice("forgetting", forgetting, FORGETTINGS)
-    planned = read_planned(sweeps)
-    grid = Grid(planned.select(runs), planned.expected, planned.methods, planned.memories)
+    planned = read_planned(options.sweeps)
+    grid = Grid(runs, planned)
     report = Report(Path(out), grid)
-    tables = all_tables(grid, spread, FORGETTINGS[forgetting])
-    if planned.tables:
-        tables = [t for t in tables if t.name in planned.tables or not t.name.startswith("table")]
-    if "tables" in only:
+    content = _content(grid, planned, options)
+    if "tables" in options.only:
         progress("writing the tables")
-        _write_tables(report, tables, underline)
-    ours = focus(grid, ACCURACY)
-    compared = comparisons(grid)
-    found = differences(grid, grid.settings, ACCURACY, ours) if ours else []
-    claims = check_claims(grid) if grid.paper_settings else []
-    if "tables" in only:
-        _write(report, "paper_vs_ours.csv", comparisons_csv(compared), when=bool(compared))
-        _write(report, "differences.csv", _differences_csv(found), when=bool(found))
-        _write(report, "claims.csv", _claims_csv(claims), when=bool(claims))
-        _write(report, "notes.md", _notes(grid, compared))
-    pictures: list[Picture] = []
-    if "figures" in only:
-        for drawing in all_figures(grid, features):
-            progress(f"drawing {drawing.name}")
-            report.files += save(drawing, report.out / "figures")
-            if not drawing.name.startswith("matrices_") or not grid.paper_settings:
-                png = small_png(report.out / "figures" / f"{drawing.name}.png")
-                pictures.append(Picture(drawing.name, drawing.title, drawing.caption, png))
-    if "html" in only:
+        _write_tables(report, content.tables, options.underline)
+        _write_numbers(report, content)
+    if "figures" in options.only:
+        drawings = all_figures(grid, features, planned.figures or FIGURES)
+        content = replace(content, pictures=_fitting(_write_figures(report, drawings, progress)))
+    if "html" in options.only:
         progress("writing the page")
-        settings = grid.paper_settings or grid.other_settings
-        content = Content(
-            tables, compared, found, overall(grid, settings, ACCURACY), claims, _fitting(pictures), spread
-        )
         _write(report, "index.html", render(grid, content))
-    report.lines = summary_lines(grid, compared)
+    clear_old(report.out, report.files, options.only)
+    report.lines = summary_lines(grid, content.compared)
     return report
 
 
-def _features(results: str | Path) -> FeatureFinder | None:
-    """Features that runs left beside a local store."""
-    folder = Path(str(results)) / "_features"
-    if "://" in str(results) or not folder.is_dir():
-        return None
+def _content(grid: Grid, planned: Planned, options: ReportOptions) -> Content:
+    """Everything the report says in numbers; the pictures are still to come."""
+    tables = all_tables(grid, options.spread, FORGETTINGS[options.forgetting])
+    if planned.tables:
+        tables = [t for t in tables if t.name in planned.tables or not t.name.startswith("table")]
+    ours = focus(grid, ACCURACY)
+    return Content(
+        tables=tables,
+        compared=comparisons(grid),
+        differences=differences(grid, grid.settings, ACCURACY, ours) if ours else [],
+        overall=overall(grid, grid.paper_settings or grid.other_settings, ACCURACY) if "html" in options.only else [],
+        claims=check_claims(grid) if grid.paper_settings else [],
+        pictures=(),
+        spread=options.spread,
+    )
 
-    def find(run_id: str) -> pd.DataFrame | None:
-        path = folder / f"{run_id}.parquet"
-        return pd.read_parquet(path) if path.is_file() else None
 
-    return find
+def _write_numbers(report: Report, content: Content) -> None:
+    """The numbers behind the page's sections."""
+    _write(report, "paper_vs_ours.csv", comparisons_csv(content.compared), when=bool(content.compared))
+    _write(report, "differences.csv", _differences_csv(content.differences), when=bool(content.differences))
+    _write(report, "claims.csv", _claims_csv(content.claims), when=bool(content.claims))
+    _write(report, "notes.md", _notes(report.grid, content.compared))
+
+
+def _write_figures(report: Report, drawings: Iterable[Drawing], progress: Progress) -> list[Picture]:
+    """Save the figures; those that the page shows, small. The paper's many matrices are not among them."""
+    pictures = []
+    folder = report.out / "figures"
+    for drawing in drawings:
+        progress(f"drawing {drawing.name}")
+        report.files += save(drawing, folder)
+        if not drawing.name.startswith("matrices_") or not report.grid.paper_settings:
+            png = small_png(folder / f"{drawing.name}.png")
+            pictures.append(Picture(drawing.name, drawing.title, drawing.caption, png))
+    return pictures
 
 
 def _fitting(pictures: list[Picture]) -> list[Picture]:
@@ -206,13 +218,19 @@ def _claims_csv(claims: Sequence[Checked]) -> str:
     return _rows_csv(header, rows)
 
 
-def _notes(grid: Grid, compared: list[Comparison]) -> str:
+def _notes(grid: Grid, compared: Sequence[Comparison]) -> str:
     lines = ["# Notes on this report", "", *(f"- {line}" for line in summary_lines(grid, compared))]
     return "\n".join([*lines, ""])
 
 
-def summary_lines(grid: Grid, compared: list[Comparison]) -> list[str]:
+def summary_lines(grid: Grid, compared: Sequence[Comparison]) -> list[str]:
     """What a person should know before reading on."""
+    if not grid.runs and grid.n_stored:
+        none = f"none of the {grid.n_stored} runs in the store is used"
+        return [
+            f"{none}: `emi-bench status SWEEP.yaml` tells which of a sweep's are there",
+            *(n.text for n in grid.notes),
+        ]
     if not grid.runs:
         return [
             "the store holds no runs: `emi-bench demo` makes some in minutes, `emi-bench sweep sweeps/table1.yaml` all"

@@ -14,20 +14,20 @@ from emi_bench.errors import UserError
 from emi_bench.report.runs import REQUIRED, Note, Run, cell_key, name, to_run
 
 
-def read_runs(frame: pd.DataFrame) -> tuple[list[Run], list[Note]]:
-    """The trusted runs of a `load_runs` frame, in a fixed order, and the notes on what was odd."""
+def read_runs(frame: pd.DataFrame, wanted: Callable[[Run], bool] = lambda _: True) -> tuple[list[Run], list[Note]]:
+    """The trusted runs among the wanted of a `load_runs` frame, in a fixed order, and the notes on what was odd."""
     missing = [c for c in REQUIRED if c not in frame.columns]
     if missing:
         raise UserError(
             f"these results lack the columns {', '.join(missing)}",
             hint="give the report what emi_bench.load_runs() returns",
         )
-    runs = [to_run(row) for row in frame.to_dict("records")]
+    runs = [run for row in frame.to_dict("records") if wanted(run := to_run(row))]
     runs.sort(key=lambda r: (r.dataset, r.n_tasks, r.memory, r.method, r.variant, r.seed, r.run_id))
     notes: list[Note] = []
-    for step in (_same_file_twice, _incomplete, _same_cell_twice):
+    for step in (_same_file_twice, _incomplete, _other_contents, _same_cell_twice):
         runs = step(runs, notes)
-    for look in (_schemas, _contents, _orders, _configs, _strangers, _lonely):
+    for look in (_schemas, _orders, _configs, _strangers, _lonely):
         look(runs, notes)
     return runs, notes
 
@@ -57,7 +57,7 @@ def fault(run: Run) -> str:
     t = run.n_tasks
     if run.matrix.shape != (t, t):
         return f"its matrix has shape {run.matrix.shape}, not {(t, t)}"
-    first = t - 1 if run.method == "offline" else 0
+    first = t - 1 if run.joint else 0
     below = np.tril(np.ones((t, t), dtype=bool))[first:]
     known = run.matrix[first:]
     bad = below & ~((known >= 0) & (known <= 1))
@@ -83,6 +83,27 @@ def _incomplete(runs: list[Run], notes: list[Note]) -> list[Run]:
     return [r for r in runs if r.run_id not in faults]
 
 
+def _other_contents(runs: list[Run], notes: list[Note]) -> list[Run]:
+    """Of runs that saw different data under one name, those on the content that most saw; of as many, on the one that
+    was run last."""
+    seen: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for r in runs:
+        seen[r.dataset][str(r.facts.get("data_fingerprint"))].append(r)
+    aside: set[str] = set()
+    for dataset, contents in seen.items():
+        kept = max(contents, key=lambda f: (len(contents[f]), max(_finished(r) for r in contents[f]), f))
+        odd = [r for f, some in contents.items() if f != kept for r in some]
+        if odd:
+            said = f"{len(odd)} runs on {dataset} saw other data than {len(contents[kept])} runs under this name"
+            notes.append(Note("fingerprint", f"{said}; they are set aside: {few(map(name, odd))}"))
+            aside |= {r.run_id for r in odd}
+    return [r for r in runs if r.run_id not in aside]
+
+
+def _finished(run: Run) -> str:
+    return str(run.facts.get("finished", ""))
+
+
 def _same_cell_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
     by_cell: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for r in runs:
@@ -94,7 +115,7 @@ def _same_cell_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
             Note("duplicate", f"{len(clashes)} cells hold several runs of one seed (the method's version or constants "
                  f"changed); the one that finished last is used: {few(said)}")
         )  # fmt: skip
-    return [max(c, key=lambda r: (str(r.facts.get("finished", "")), r.run_id)) for c in by_cell.values()]
+    return [max(c, key=lambda r: (_finished(r), r.run_id)) for c in by_cell.values()]
 
 
 def _schemas(runs: list[Run], notes: list[Note]) -> None:
@@ -113,17 +134,6 @@ def _differs(runs: list[Run], group: Callable[[Run], Hashable], value: Callable[
         if value(seen) != value(r):
             odd.setdefault(group(r), r)
     return list(odd.values())
-
-
-def _contents(runs: list[Run], notes: list[Note]) -> None:
-    odd = _differs(runs, lambda r: r.dataset, lambda r: str(r.facts.get("data_fingerprint")))
-    if odd:
-        notes.append(
-            Note(
-                "fingerprint",
-                f"runs on {', '.join(r.dataset for r in odd)} saw different data contents: they are not comparable",
-            )
-        )
 
 
 def _orders(runs: list[Run], notes: list[Note]) -> None:

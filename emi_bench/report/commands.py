@@ -54,15 +54,13 @@ def report(
 
     Half-finished sweeps are fine: every number says how many runs stand behind it, a missing cell is an en dash.
     """
-    from emi_bench.report.build import build
+    from emi_bench.report.build import ReportOptions, build
 
     console = Console(stderr=True)
     parts = tuple(p.strip() for p in only.split(",") if p.strip())
     with _progress(console) as status:
-        made = build(
-            results, out, sweeps or [], parts, cast(Spread, spread), forgetting, underline,
-            progress=lambda text: status.update(f"{text} ..."),
-        )  # fmt: skip
+        options = ReportOptions(sweeps or [], parts, cast(Spread, spread), forgetting, underline)
+        made = build(results, out, options, progress=lambda text: status.update(f"{text} ..."))
     for line in made.lines:
         console.print(line, highlight=False, markup=False)
     if not made.grid.runs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -157,7 +157,7 @@ def by_method(found: Iterable[Comparison]) -> dict[str, dict[Verdict, int]]:
     return {m: tally(c for c in mine if c.method == m) for m in names}
 
 
-def headline(found: list[Comparison]) -> str:
+def headline(found: Sequence[Comparison]) -> str:
     """The strip over the table."""
     mine = [c for c in found if c.source == reference.PAPER]
     counts = tally(mine)
@@ -169,7 +169,7 @@ def headline(found: list[Comparison]) -> str:
     )
 
 
-def comparisons_csv(found: list[Comparison]) -> str:
+def comparisons_csv(found: Sequence[Comparison]) -> str:
     """One row a published value."""
     names = [
         "source", "place", "metric", "label", "method", "dataset", "memory", "published", "published_std", "mean", "n",

@@ -10,10 +10,10 @@ import numpy as np
 
 from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, FORGETTING, MEMORY, TIME, Metric, Row, Setting
+from emi_bench.report.efficiency import cost_cell, efficiency_setting
 from emi_bench.report.grid import Cell, Grid
 from emi_bench.report.statistics import ENOUGH, contrast, mean_interval
 from emi_bench.report.studies import ALPHAS, FLAGS, PROTOTYPES, is_study_setting, published, study
-from emi_bench.report.tables import efficiency_setting
 
 METRICS: dict[str, Metric] = {m.name: m for m in (ACCURACY, FORGETTING, TIME)} | {"memory_gb": MEMORY}
 STUDIES = {"alpha": ALPHAS, "prototypes": PROTOTYPES, "flags": FLAGS, "n_proto": PROTOTYPES}
@@ -108,7 +108,7 @@ class Ours:
 
     def cost(self, method: str, metric: str) -> Estimate | None:
         setting = efficiency_setting(self._grid)
-        return self._estimate(self._grid.cell(Row(method), setting), METRICS[metric]) if setting else None
+        return self._estimate(cost_cell(self._grid, Row(method), setting), METRICS[metric]) if setting else None
 
     def points(self, name: str) -> dict[tuple[Any, ...], Estimate]:
         setting = next((s for s in self._grid.paper_settings if is_study_setting(s)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,11 @@ from scipy import stats
 from emi_bench import reference
 from emi_bench.report.axes import Metric, Protocol, Row, Setting, Spread, is_paper_setting, odd_protocol
 from emi_bench.report.checks import few, read_runs
+from emi_bench.report.planned import Planned
 from emi_bench.report.runs import Note, Run
+
+#: The paper's seeds.
+TEN = frozenset(range(int(reference.settings()["runs"])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,44 +89,41 @@ def summarize(cell: Cell, metric: Metric, spread: Spread = "std") -> Summary | N
 class Grid:
     """All trusted runs, by row and column.
 
-    `expected`: runs a complete cell has; the paper's ten in its own columns, else the most that any cell of the data
-    set has, unless given. `methods` and `memories` (by data set) are planned: they have a row and a column also before
-    they have run.
+    `planned`: the sweeps the grid is about; their methods and memories have a row and a column also before they have
+    run, and a complete cell has as many runs as its own sweeps ask for. Without sweeps these are the paper's ten in its
+    own columns, else the most that any cell of the data set has.
     """
 
-    def __init__(
-        self,
-        frame: pd.DataFrame,
-        expected: int | None = None,
-        methods: Sequence[str] = (),
-        memories: Mapping[str, Sequence[int]] | None = None,
-    ) -> None:
-        self._planned_methods, self._planned_memories = tuple(methods), dict(memories or {})
+    def __init__(self, frame: pd.DataFrame, planned: Planned | None = None) -> None:
+        self._planned = planned or Planned()
+        self.n_stored = len(frame)  #: also those that are not of the sweeps
         self.runs: list[Run]
         self.notes: list[Note]
-        self.runs, self.notes = read_runs(frame)
-        self._expected = expected
+        self.runs, self.notes = read_runs(frame, self._planned.wants)
+        self._sources = {r.dataset: r.source for r in self.runs}
         self._cells: dict[tuple[Row, Setting], list[Run]] = defaultdict(list)
         for r in self.runs:
             setting = Setting(r.dataset, r.n_tasks, r.memory, r.protocol)
             self._cells[Row(r.method, r.variant), setting].append(r)
+        self._asked: dict[tuple[Row, Setting], list[frozenset[int]]] = {}
         self._say_protocols()
         self._say_spare()
 
     @cached_property
     def _main_seeds(self) -> frozenset[int]:
-        """The paper's seeds, where its columns have runs of them beside others; else nothing to tell apart."""
-        ten = range(int(reference.settings()["runs"]))
+        """Without sweeps: the paper's seeds, where its columns have runs of them beside others; else nothing to tell
+        apart."""
         seeds = {
             r.seed for (row, s), runs in self._cells.items() if is_paper_setting(s) or not row.uses_memory for r in runs
         }
-        return frozenset(ten) if seeds & set(ten) and not seeds <= set(ten) and self._expected is None else frozenset()
+        return TEN if seeds & TEN and not seeds <= TEN else frozenset()
 
     def _say_spare(self) -> None:
-        spare = sorted({r.seed for r in self.runs if r.seed not in self._main_seeds}) if self._main_seeds else []
-        if spare and self.paper_settings:
-            seeds = few(map(str, spare), 5)
-            text = f"runs of seeds outside 0-9 ({seeds}) serve the variants paired with them, not the tables"
+        mine = [(row, s) for row, s in self._cells if not row.variant and is_paper_setting(s)]
+        shown = {r.run_id for row, s in mine for r in self.cell(row, s).runs}
+        spare = sorted({r.seed for key in mine for r in self._cells[key] if r.run_id not in shown})
+        if spare:
+            text = f"runs of seeds {few(map(str, spare), 5)} serve Table VI and the variants paired with them alone"
             self.notes.append(Note("spare-seeds", text))
 
     def _say_protocols(self) -> None:
@@ -147,7 +148,7 @@ class Grid:
             odd = odd_protocol(s.protocol)
             return (place, s.dataset, s.n_tasks, len(odd), str(sorted(odd.items())), s.memory)
 
-        planned = {replace(s, memory=m) for s in with_memory for m in self._planned_memories.get(s.dataset, ()) if m}
+        planned = {replace(s, memory=m) for s in with_memory for m in self._planned.memories(s, self._source(s))}
         return sorted(with_memory | alone | planned, key=order)
 
     @cached_property
@@ -171,15 +172,33 @@ class Grid:
     def cell(self, row: Row, setting: Setting, spare: bool = False) -> Cell:
         """The runs of a cell, maybe none. Runs of a memory-free method serve every memory of their data set.
 
-        In the paper's columns the default runs are those of its ten seeds; `spare` adds the seeds that other sweeps
-        used, against which their variants are paired.
+        In the paper's columns the default runs are those of its ten seeds (of the sweeps that have them); `spare` adds
+        the seeds that other sweeps used, against which their variants are paired.
         """
         runs = self._cells.get((row, setting), [])
         if not runs and not row.uses_memory:
             runs = self._memory_free(row, setting)
-        if not spare and not row.variant and self._main_seeds and is_paper_setting(setting):
-            runs = [r for r in runs if r.seed in self._main_seeds]
-        return Cell(tuple(sorted(runs, key=lambda r: r.seed)), self.expected(setting))
+        seeds = self._seeds(row, setting, runs, spare)
+        if seeds:
+            runs = [r for r in runs if r.seed in seeds]
+        expected = len(seeds) if self._planned.parts and seeds else self.expected(setting)
+        return Cell(tuple(sorted(runs, key=lambda r: r.seed)), expected)
+
+    def _seeds(self, row: Row, setting: Setting, runs: list[Run], spare: bool) -> frozenset[int]:
+        """The seeds that count in a cell; none where all do."""
+        apart = not spare and not row.variant and is_paper_setting(setting)
+        if not self._planned.parts:
+            return self._main_seeds if apart else frozenset()
+        key = (row, setting)
+        if key not in self._asked:
+            empty = self._planned.seeds_at(row.method, setting, self._source(setting))
+            self._asked[key] = self._planned.seeds(runs) if runs else empty
+        asked = self._asked[key]
+        main = [seeds for seeds in asked if seeds & TEN] if apart else []
+        return frozenset().union(*(main or asked))
+
+    def _source(self, setting: Setting) -> str:
+        return self._sources.get(setting.dataset, setting.dataset)
 
     def _memory_free(self, row: Row, setting: Setting) -> list[Run]:
         fits = {
@@ -196,9 +215,7 @@ class Grid:
         return same[0] if len(same) == 1 else []
 
     def expected(self, setting: Setting) -> int:
-        """Runs of a complete cell in this column."""
-        if self._expected is not None:
-            return self._expected
+        """Runs of a complete cell in this column, where no sweep says it."""
         if is_paper_setting(setting):
             return int(reference.settings()["runs"])
         return self._most.get((setting.dataset, setting.n_tasks, setting.protocol), 0)
@@ -220,10 +237,20 @@ class Grid:
         here = {row for row in self._known_rows if any(self.cell(row, s).n for s in settings)}
         default = {row.method for row in here if not row.variant}
         shown = {row for row in here if not row.variant or row.method not in default}
-        shown |= {Row(m) for m in self._planned_methods if m not in {row.method for row in shown}}
+        planned = dict.fromkeys(m for s in settings for m in self._planned.methods(s, self._source(s)))
+        shown |= {Row(m) for m in planned if m not in {row.method for row in shown}}
         if whole:
             shown |= {Row(m) for m in reference.methods()}
         return sorted(shown, key=lambda row: row.order)
+
+    def joint(self, row: Row, setting: Setting) -> bool:
+        """Whether all tasks are learned together here: no curve, no matrix, no step to compare with others'."""
+        runs = self.cell(row, setting).runs
+        return all(r.joint for r in runs) if runs else row.method == "offline"
+
+    def ran(self, setting: Setting) -> list[Row]:
+        """The rows of a column that have runs in it."""
+        return [row for row in self.rows([setting]) if self.cell(row, setting).n]
 
     @cached_property
     def _known_rows(self) -> set[Row]:

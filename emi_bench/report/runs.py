@@ -6,6 +6,7 @@ import itertools
 import shlex
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ METRIC_COLUMNS = (
 FACTS = (
     "device", "n_params", "git_sha", "threads", "started", "finished", "versions", "data_fingerprint", "class_order",
 )  # fmt: skip
+#: Constants that cannot change a result: a run is the same with and without them.
+COSMETIC = frozenset({"checkpoint_joint"})
 
 
 @dataclass(frozen=True)
@@ -54,18 +57,40 @@ class Run:
     schema_version: int
     facts: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def joint(self) -> bool:
+        """Whether all tasks were learned together: of several rows only the last exists."""
+        return len(self.matrix) > 1 and bool(np.isnan(self.matrix[:-1]).all())
 
-def overrides(command: str) -> dict[str, str] | None:
-    """The method constants a rerun command sets, or None for a command that is not one of ours.
+    @property
+    def source(self) -> str:
+        """The data set as it was asked for (npz:PATH), where that is known; else its name."""
+        pairs = itertools.pairwise(_words(self.command))
+        return next((word for flag, word in pairs if flag == "--dataset"), self.dataset)
+
+
+@lru_cache(maxsize=8192)
+def _words(command: str) -> tuple[str, ...]:
+    """A rerun command's words; none of one that is not ours."""
+    words = shlex.split(command) if command else []
+    return tuple(words) if words[:2] == ["emi-bench", "run"] else ()
+
+
+def overrides(command: str, prefix: str = "") -> dict[str, str] | None:
+    """What a rerun command sets, or None for a command that is not one of ours: the method's constants, or with
+    `prefix` "protocol." how the stream is presented.
 
     >>> overrides("emi-bench run --method emi --seed 0 --set protocol.width=8 --set alpha=0.3")
     {'alpha': '0.3'}
     """
-    words = shlex.split(command) if command else []
-    if words[:2] != ["emi-bench", "run"]:
+    words = _words(command)
+    if not words:
         return None
     pairs = [w.partition("=") for flag, w in itertools.pairwise(words) if flag == "--set"]
-    return {key: value for key, _, value in pairs if not key.startswith("protocol.")}
+    found = {key: value for key, _, value in pairs if key not in COSMETIC}
+    if prefix:
+        return {k.removeprefix(prefix): v for k, v in found.items() if k.startswith(prefix)}
+    return {k: v for k, v in found.items() if "." not in k}
 
 
 def named_variant(variant: str, command: str) -> str:

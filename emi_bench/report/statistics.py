@@ -205,7 +205,8 @@ def overall(grid: Grid, settings: Sequence[Setting], metric: Metric) -> list[Ove
 
 def focus(grid: Grid, metric: Metric) -> Row | None:
     """Whom the comparisons are about: EMI where it ran; else the one method of the user's own; else the best ranked."""
-    rows = [r for r in grid.rows(grid.settings) if r.role != "bound"]
+    ran = {r for s in grid.settings for r in grid.ran(s)}
+    rows = [r for r in grid.rows(grid.settings) if r.role != "bound" and r in ran]
     ours = [r for r in rows if r.role == "ours"]
     own = [r for r in rows if r.order[0] == Row("\0").order[0]]
     if ours:

@@ -47,13 +47,16 @@ def study(grid: Grid, setting: Setting, keys: tuple[str, ...], method: str = MET
     is off may need other constants to change with it (EMI without DualNet), so for switches the nearest config serves.
     """
     groups: dict[str, dict[Point, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    expected: dict[Point, int] = defaultdict(int)
     default: tuple[str, Point] | None = None
     for row in [Row(method), *(r for r in grid.variants(setting) if r.method == method)]:
-        for run in grid.cell(row, setting).runs:
+        cell = grid.cell(row, setting)
+        for run in cell.runs:
             if any(k not in run.config for k in keys):
                 continue
             rest, point = _rest(run.config, keys), tuple(run.config[k] for k in keys)
             groups[rest][point].append(run)
+            expected[point] = max(expected[point], cell.expected)
             if not row.variant:
                 default = rest, point
     if not groups:
@@ -65,8 +68,7 @@ def study(grid: Grid, setting: Setting, keys: tuple[str, ...], method: str = MET
             for point, runs in groups[rest].items():
                 if default is None or point != default[1]:
                     points.setdefault(point, runs)
-    expected = grid.expected(setting)
-    cells = {p: Cell(tuple(sorted(runs, key=lambda r: r.seed)), expected) for p, runs in points.items()}
+    cells = {p: Cell(tuple(sorted(runs, key=lambda r: r.seed)), expected[p]) for p, runs in points.items()}
     stand_in: dict[Point, Row] = {}
     nothing = (False,) * len(FLAGS)
     if keys == FLAGS and nothing not in cells and (ocm := grid.cell(Row("ocm"), setting)).n and len(cells) > 1:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from emi_bench import reference
 from emi_bench.report.axes import (
     ACCURACY,
     FORGETTING,
@@ -21,12 +20,14 @@ from emi_bench.report.axes import (
     memory_title,
 )
 from emi_bench.report.captions import caption, protocol_words
+from emi_bench.report.efficiency import cost_cell, efficiency_rows, efficiency_setting, measured_alone
 from emi_bench.report.grid import Cell, Grid, summarize
 from emi_bench.report.latex import escape
 from emi_bench.report.studies import ALPHAS, FLAGS, PROTOTYPES, Point, Study, all_studies, is_study_setting, published
 from emi_bench.report.table import Line, Table, Text, Value, mark_best
 
 Key = tuple[tuple[str, str | int | float], ...]
+SHARED = " The times are of runs that may have shared a card: sweeps/efficiency.yaml, one run at a time, has not run."
 
 
 def _group_title(setting: Setting, differs: str) -> Text:
@@ -69,7 +70,7 @@ def method_table(
     """Methods by settings: the bounds above the rule, ours last. `whole` keeps the paper's rows that have not run."""
     rows = grid.rows(settings, whole)
     if metric.name.startswith("forgetting"):
-        rows = [r for r in rows if r.role != "bound" or (not whole and r.method != "offline")]
+        rows = [r for r in rows if not any(grid.joint(r, s) for s in settings) and not (whole and r.role == "bound")]
     blocks: list[list[Line]] = [[], []]
     for row in rows:
         values = tuple(_value(grid.cell(row, s), metric, spread, _key(row, s)) for s in settings)
@@ -183,43 +184,38 @@ def study_tables(grid: Grid, spread: Spread) -> list[Table]:
     return out
 
 
-def efficiency_setting(grid: Grid) -> Setting | None:
-    """CIFAR-10 in the paper's protocol at the memory where most of its three methods ran (the paper names none)."""
-    where = reference.settings()["efficiency"]
-    fits = [s for s in grid.paper_settings if s.dataset == where["dataset"]]
-    counts = {s: sum(grid.cell(Row(m), s).n for m in where["methods"]) for s in fits}
-    return max(fits, key=lambda s: (counts[s], s.memory)) if any(counts.values()) else None
-
-
 def efficiency_tables(grid: Grid, spread: Spread) -> list[Table]:
     """Table VI for the paper's three methods; for other data sets, every method at the largest memory."""
     out = []
     setting = efficiency_setting(grid)
     if setting is not None:
-        rows = [Row(m) for m in reference.settings()["efficiency"]["methods"]]
-        out.append(_efficiency(grid, setting, rows, spread, "table6", "Table VI: efficiency"))
+        cells = {row: cost_cell(grid, row, setting) for row in efficiency_rows()}
+        packed = "" if measured_alone(grid, setting) else SHARED
+        out.append(_efficiency(setting, cells, spread, "table6", "Table VI: efficiency", packed))
     for _, members in groupby(grid.other_settings, key=lambda s: (s.dataset, s.n_tasks, s.protocol)):
         last = list(members)[-1]
-        rows = [r for r in grid.rows([last]) if r.method != "offline"]
+        cells = {r: grid.cell(r, last) for r in grid.rows([last]) if not grid.joint(r, last)}
         title = f"Efficiency on {dataset_title(last.dataset)}"
-        out.append(_efficiency(grid, last, rows, spread, f"efficiency_{last.slug}", title))
+        out.append(_efficiency(last, cells, spread, f"efficiency_{last.slug}", title))
     return [t for t in out if t.summaries]
 
 
-def _efficiency(grid: Grid, setting: Setting, rows: list[Row], spread: Spread, name: str, title: str) -> Table:
+def _efficiency(
+    setting: Setting, cells: Mapping[Row, Cell], spread: Spread, name: str, title: str, packed: str = ""
+) -> Table:
     lines = []
     for metric, digits in ((TIME, 1), (MEMORY, 2)):
-        values = tuple(_value(grid.cell(r, setting), metric, spread, _key(r, setting), digits) for r in rows)
+        values = tuple(_value(cell, metric, spread, _key(row, setting), digits) for row, cell in cells.items())
         lines.append(Line((Text(metric.title),), values, compete=False))
-    columns = tuple(Text(r.title, "") for r in rows)
+    columns = tuple(Text(r.title, "") for r in cells)
     table = Table(name, title, Text(""), (Text(""),), ((Text(""), columns),), (tuple(lines),))
-    devices = sorted({str(r.facts.get("device")) for row in rows for r in grid.cell(row, setting).runs})
+    devices = sorted({str(r.facts.get("device")) for cell in cells.values() for r in cell.runs})
     several = " The runs are of different devices: their times are not comparable." if len(devices) > 1 else ""
-    extra = f" Device: {', '.join(devices)}.{several}{protocol_words([setting])}"
+    extra = f" Device: {', '.join(devices)}.{several}{packed}{protocol_words([setting])}"
     what = f"Efficiency on {dataset_title(setting.dataset)} ({memory_title(setting.memory)})"
     missing = any(v.summary is None for line in lines for v in line.values)
     text = caption(what, None, table.summaries, spread, extra, missing)
-    return Table(name, title, text, table.stub, table.groups, table.blocks, wide=len(rows) > 4)
+    return Table(name, title, text, table.stub, table.groups, table.blocks, wide=len(cells) > 4)
 
 
 def all_tables(grid: Grid, spread: Spread = "std", forgetting: Metric = FORGETTING) -> list[Table]:

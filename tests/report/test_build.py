@@ -13,9 +13,10 @@ import typer
 from typer.testing import CliRunner
 
 from emi_bench.errors import UserError
-from emi_bench.report.build import build, build_from
+from emi_bench.report.build import ReportOptions, build, build_from
 from emi_bench.report.commands import register, table_text
 from emi_bench.report.planned import read_planned
+from emi_bench.report.written import MANIFEST
 from tests.report.synthetic import digits_runs
 from tests.report.synthetic_store import synthetic_features, write_store
 
@@ -60,29 +61,109 @@ def test_a_report_is_made_from_a_stores_files(store, tmp_path):
 
 
 def test_the_same_store_gives_the_same_bytes(store, tmp_path):
-    a, b = (build(store, tmp_path / n, only=("tables", "html")) for n in "ab")
+    a, b = (build(store, tmp_path / n, ReportOptions(only=("tables", "html"))) for n in "ab")
     assert [p.read_bytes() for p in a.files] == [p.read_bytes() for p in b.files]
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_rebuild_removes_what_the_report_no_longer_has_and_nothing_else(digits_frame, tmp_path):
+    out, fresh, only = tmp_path / "out", tmp_path / "fresh", ("tables", "html")
+    variant = digits_frame[digits_frame["method"] == "er"].assign(dataset="gone")
+    build_from(pd.concat([digits_frame, variant]), out, ReportOptions(only=only))
+    assert (out / "tables" / "efficiency_gone_t5_m100.tex").exists()
+    mine = {"notes_of_mine.md": b"x", "tables/mine.tex": b"y", "figures/mine.png": b"z"}
+    for name, content in mine.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_bytes(content)
+    build_from(digits_frame, out, ReportOptions(only=only))
+    build_from(digits_frame, fresh, ReportOptions(only=only))
+    assert contents(out) == contents(fresh) | mine
+
+
+def test_a_rebuild_of_one_part_leaves_the_others(digits_frame, tmp_path):
+    build_from(digits_frame, tmp_path, ReportOptions(only=("tables", "html")))
+    before = contents(tmp_path)
+    build_from(digits_frame, tmp_path, ReportOptions(only=("tables",)))
+    assert contents(tmp_path) == before
+    build_from(digits_frame[digits_frame["method"] == "er"], tmp_path, ReportOptions(only=("tables",)))
+    assert (tmp_path / "index.html").exists()
+    assert not (tmp_path / "differences.csv").exists()
+
+
+def test_a_list_of_files_that_was_tampered_with_removes_nothing_outside(digits_frame, tmp_path):
+    out, safe = tmp_path / "out", tmp_path / "safe.txt"
+    safe.write_text("mine")
+    build_from(digits_frame, out, ReportOptions(only=("tables",)))
+    (out / "folder").mkdir()
+    (out / "link").symlink_to(tmp_path)
+    listed = out / MANIFEST
+    listed.write_text(listed.read_text() + f"../safe.txt\n{safe}\nlink/safe.txt\nfolder\n\n.\n")
+    build_from(digits_frame, out, ReportOptions(only=("tables",)))
+    assert safe.read_text() == "mine"
+    assert (out / "folder").is_dir()
+
+
 def test_only_what_is_asked_for_is_written(store, tmp_path):
-    made = build(store, tmp_path, only=("html",))
+    made = build(store, tmp_path, ReportOptions(only=("html",)))
     assert [p.name for p in made.files] == ["index.html"]
     with pytest.raises(UserError, match="unknown part 'pictures'"):
-        build(store, tmp_path, only=("pictures",))
+        build(store, tmp_path, ReportOptions(only=("pictures",)))
     with pytest.raises(UserError, match="unknown spread"):
-        build(store, tmp_path, spread="iqr")  # type: ignore[arg-type]
+        build(store, tmp_path, ReportOptions(spread="iqr"))  # type: ignore[arg-type]
 
 
 def test_a_sweep_narrows_the_report_and_its_plan_shows_what_is_missing(store, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(SWEEP)
-    made = build(store, tmp_path / "out", sweeps=[path], only=("tables",))
+    made = build(store, tmp_path / "out", ReportOptions(sweeps=[path], only=("tables",)))
     table = pd.read_csv(tmp_path / "out/tables/accuracy.csv")
     assert set(table["method"]) == {"finetune", "er", "emi", "mir"}
     assert set(table["memory"]) == {50, 100, 200}
     assert (table[table["method"] == "mir"]["n"] == 0).all()
     assert set(table[table["n"] > 0]["expected"]) == {4}
     assert "ocm" not in {r.method for r in made.grid.runs}
+
+
+def test_a_sweep_chooses_among_the_papers_figures(store, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP.replace("[incremental]", "[kde]").replace("[50, 100, 200]", "50"))
+    made = build(store, tmp_path / "out", ReportOptions(sweeps=[path], only=("figures",)))
+    kinds = {p.stem.split("_")[0] for p in made.files}
+    assert {"kde", "matrices"} <= kinds
+    assert not {"incremental", "tsne"} & kinds
+
+
+def test_features_come_through_the_store_wherever_it_is(store, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP.replace("[incremental]", "[kde]").replace("[50, 100, 200]", "50"))
+    made = build(f"file://{store}", tmp_path / "out", ReportOptions(sweeps=[path], only=("figures",)))
+    assert any(p.name.startswith("kde_") for p in made.files)
+
+
+def test_a_sweep_without_a_run_in_a_full_store_is_said_to_have_none(digits_frame, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP.replace("seeds: 4", "seeds: [77]"))
+    made = build_from(digits_frame, tmp_path / "out", ReportOptions(sweeps=[path], only=("tables",)))
+    assert "none of the 21 runs in the store" in made.lines[0]
+
+
+def test_figures_are_those_of_all_sweeps(tmp_path):
+    paths = []
+    for name in ("incremental", "tsne"):
+        paths.append(tmp_path / f"{name}.yaml")
+        paths[-1].write_text(SWEEP.replace("[incremental]", f"[{name}]"))
+    assert read_planned(paths).figures == {"incremental", "tsne"}
+    assert read_planned([]).figures == frozenset()
+
+
+def test_a_figure_that_is_none_of_the_papers_is_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(SWEEP.replace("[incremental]", "[pie]"))
+    with pytest.raises(UserError, match="pie"):
+        read_planned([path])
 
 
 def test_a_file_that_is_no_sweep_is_named(tmp_path):
@@ -124,7 +205,7 @@ def test_a_table_prints_in_the_terminal(app, store, format_, start):
 def test_latex_compiles(paper_runs, digits_frame, tmp_path, which):
     own = digits_frame.assign(method=digits_frame["method"].replace("er", "my_100%_method"))
     runs = {"paper": paper_runs, "digits": digits_frame, "own": own}[which]
-    build_from(runs, tmp_path, only=("tables",))
+    build_from(runs, tmp_path, ReportOptions(only=("tables",)))
     folder = tmp_path / "tables"
     for command in (["pdflatex"], ["bibtex"], ["pdflatex"], ["pdflatex"]):
         options = ["-interaction=nonstopmode", "-halt-on-error"] if command[0] == "pdflatex" else []

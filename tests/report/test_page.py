@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emi_bench.report.build import build_from
+from emi_bench.report.build import ReportOptions, build_from
 from emi_bench.report.grid import Grid
 from emi_bench.report.page.data import coarse, lower, pack
 from tests.report.synthetic import digits_runs, synthetic_runs
@@ -22,12 +22,14 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 @pytest.fixture(scope="module")
 def paper_page(paper_runs, tmp_path_factory) -> Path:
-    return build_from(paper_runs, tmp_path_factory.mktemp("paper"), only=("html",)).open_first
+    return build_from(paper_runs, tmp_path_factory.mktemp("paper"), ReportOptions(only=("html",))).open_first
 
 
 @pytest.fixture(scope="module")
 def digits_page(tmp_path_factory) -> Path:
-    return build_from(digits_runs(), tmp_path_factory.mktemp("digits"), only=("figures", "html")).open_first
+    return build_from(
+        digits_runs(), tmp_path_factory.mktemp("digits"), ReportOptions(only=("figures", "html"))
+    ).open_first
 
 
 def data_of(page: Path) -> dict:

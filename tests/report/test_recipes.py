@@ -7,13 +7,14 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from emi_bench.report.runs import METRIC_COLUMNS
 from emi_bench.store.schema import COLUMNS
-from tests.report.synthetic import digits_runs
+from tests.report.synthetic import Cell, digits_runs, synthetic_runs
 from tests.report.synthetic_store import synthetic_features, write_store
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,28 @@ def test_the_sql_and_the_pandas_recipe_agree(folder):
     mean = runs[(runs["method"] == "er") & (runs["memory"] == 50)]["average_accuracy"].mean() * 100
     line = next(x for x in out.splitlines() if x.startswith("er "))
     assert f"{mean:.1f}" in line
+
+
+def test_the_table_keeps_changed_constants_apart_though_they_have_no_name(tmp_path):
+    cell = Cell("er", "digits", 5, 50)
+    runs = synthetic_runs([cell, replace(cell, changes=(("lr", 0.5),), shift=0.2)], range(3))
+    assert set(runs["variant"]) == {""}
+    write_store(runs, tmp_path / "results")
+    out = run_python(["-c", BLOCKS[0][2]], tmp_path)
+    means = runs.groupby(runs["config"].map(lambda c: c["lr"]))["average_accuracy"].mean() * 100
+    default, changed = (line for line in out.splitlines() if "digits" in line)
+    assert f"{means[0.1]:.1f}" in default
+    assert f"{means[0.5]:.1f}" in changed
+    assert "lr=0.5" in changed
+    assert all(line.split()[-1] == "3" for line in (default, changed))
+
+
+def test_the_paired_recipe_takes_default_constants_alone(tmp_path):
+    er, emi = (Cell(m, "digits", 5, 50) for m in ("er", "emi"))
+    runs = synthetic_runs([er, emi, replace(er, changes=(("lr", 0.5),), shift=0.2)], range(3))
+    write_store(runs, tmp_path / "results")
+    value = runs[[c.count("--set") == 0 for c in runs["command"]]].groupby("method")["average_accuracy"].mean() * 100
+    assert f"{value['emi'] - value['er']:+.1f} points" in run_python(["-c", BLOCKS[2][2]], tmp_path)
 
 
 def test_the_tour_runs(folder):

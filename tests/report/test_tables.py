@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from scipy import stats
 
 from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, FORGETTING_RAPTOR
+from emi_bench.report.evidence import Ours
 from emi_bench.report.grid import Grid, Summary
 from emi_bench.report.latex import latex_table, latex_value
 from emi_bench.report.plain import csv_table, markdown_table, plain_value
@@ -280,3 +283,54 @@ def test_markdown_has_the_mean_the_spread_and_the_caption(digits_grid):
     text = markdown_table(by_name(digits_grid)["accuracy"])
     assert re.search(r"\| EMI +\| \S+ ± \d", text)
     assert ACCURACY.title in text
+
+
+EFFICIENCY = [("cifar10", 5, 1000)]
+
+
+def timed(seeds: range, ms: float, methods: tuple[str, ...] = ("ocm", "onpro", "emi")) -> pd.DataFrame:
+    """SYNTHETIC runs of Table VI's column that took `ms` a batch."""
+    return synthetic_runs(grid_cells(methods, EFFICIENCY), seeds).assign(ms_per_batch=ms)
+
+
+def test_table_six_takes_the_efficiency_runs_where_there_are_some():
+    packed = synthetic_runs(grid_cells(settings=[("cifar10", 5, 200), *EFFICIENCY])).assign(ms_per_batch=99.0)
+    grid = Grid(pd.concat([packed, timed(range(200, 203), 7.0)]))
+    table = by_name(grid)["table6"]
+    for value in table.lines[0].values:
+        assert value.summary is not None
+        assert (value.summary.mean, value.summary.n, value.summary.partial) == (7.0, 3, False)
+        assert dict(value.key)["memory"] == 1000
+    assert "shared" not in table.caption.plain
+    assert {dict(v.key)["memory"]: v.summary.n for v in by_name(grid)["table1"].lines[-1].values if v.summary} == {
+        200: 10,
+        1000: 10,
+    }
+    cost = Ours(grid).cost("emi", "ms_per_batch")
+    assert cost is not None
+    assert cost.mean == 7.0
+
+
+def test_efficiency_runs_alone_are_complete_and_a_missing_one_is_partial():
+    runs = timed(range(200, 203), 7.0)
+    values = by_name(Grid(runs))["table6"].lines[0].values
+    assert [(v.summary.n, v.summary.partial) for v in values if v.summary] == [(3, False)] * 3
+    values = by_name(Grid(runs.iloc[1:]))["table6"].lines[0].values
+    assert [(v.summary.n, v.summary.expected) for v in values if v.summary] == [(2, 3), (3, 3), (3, 3)]
+
+
+def test_a_method_without_an_efficiency_run_has_no_time_beside_those_that_have_one():
+    grid = Grid(pd.concat([timed(range(10), 99.0), timed(range(200, 203), 7.0, ("ocm", "emi"))]))
+    assert [v.summary and v.summary.mean for v in by_name(grid)["table6"].lines[0].values] == [7.0, None, 7.0]
+
+
+def test_times_of_packed_runs_are_called_so():
+    table = by_name(Grid(timed(range(10), 99.0)))["table6"]
+    assert [(v.summary.mean, v.summary.n) for v in table.lines[0].values if v.summary] == [(99.0, 10)] * 3
+    assert "may have shared" in table.caption.plain
+
+
+def test_the_efficiency_seeds_are_the_sweeps():
+    sweep = yaml.safe_load((Path(__file__).parents[2] / "sweeps" / "efficiency.yaml").read_text("utf-8"))
+    assert reference.settings()["efficiency"]["seeds"] == sweep["seeds"]
+    assert reference.settings()["efficiency"]["methods"] == sweep["methods"]

@@ -12,6 +12,7 @@ import pytest
 from emi_bench.errors import UserError
 from emi_bench.report.axes import ACCURACY, Row
 from emi_bench.report.checks import read_runs
+from emi_bench.report.figures import all_figures
 from emi_bench.report.figures.studies import readings_figure
 from emi_bench.report.grid import Grid, summarize
 from emi_bench.report.runs import named_variant
@@ -89,6 +90,26 @@ def test_offline_needs_only_its_last_row():
     assert "incomplete" in kinds(Grid(lost))
 
 
+def test_a_joint_method_of_the_users_own_needs_only_its_last_row():
+    runs = synthetic_runs(grid_cells(["offline", "er"], [("digits", 5, 50)]), range(2))
+    own = runs["method"] == "offline"
+    runs = runs.assign(method=runs["method"].mask(own, "all_at_once"), memory=50)
+    grid = Grid(runs)
+    assert kinds(grid) == {"unknown-method"}
+    summary = summarize(grid.cell(Row("all_at_once"), grid.settings[0]), ACCURACY)
+    assert summary is not None
+    assert summary.n == 2
+    drawn = {d.name: d.data for d in all_figures(grid)}
+    curve = drawn["incremental_accuracy"].set_index("method").loc["all_at_once"]
+    assert (curve["after_task"], curve["mean"]) == (5, pytest.approx(summary.mean))
+    assert set(drawn["matrices_digits_t5_m50"]["method"]) == {"er"}
+
+
+def test_a_stream_of_one_task_is_no_joint_method():
+    runs = synthetic_runs([Cell("er", "digits", 1, 50)], range(2))
+    assert not any(r.joint for r in Grid(runs).runs)
+
+
 def test_one_seed_only_has_no_spread_and_is_said():
     grid = Grid(digits_runs(range(1)))
     assert kinds(grid) == {"one-seed"}
@@ -103,9 +124,41 @@ def test_unknown_methods_are_kept_and_named(digits_frame):
     assert Row("er_of_mine") in grid.rows(grid.settings)
 
 
-def test_other_data_under_one_name_is_said(digits_frame):
-    grid = Grid(digits_frame.assign(data_fingerprint=[f"f{i % 2}" for i in range(len(digits_frame))]))
-    assert "fingerprint" in kinds(grid)
+def other_contents(runs: pd.DataFrame, odd: list[bool], **over: str) -> pd.DataFrame:
+    """The runs, some of them on other data under the same name."""
+    names = ["other" if o else f for o, f in zip(odd, runs["data_fingerprint"], strict=True)]
+    changed = {k: [v if o else was for o, was in zip(odd, runs[k], strict=True)] for k, v in over.items()}
+    return runs.assign(data_fingerprint=names, **changed)
+
+
+def test_the_fewer_runs_on_other_data_under_one_name_are_set_aside(digits_frame):
+    odd = [s == 1 and m == "er" for s, m in zip(digits_frame["seed"], digits_frame["method"], strict=True)]
+    # Later, so that finishing last is not what counts among unequal numbers.
+    grid = Grid(other_contents(digits_frame, odd, finished="2021-01-01T00:00:00+00:00"))
+    assert kinds(grid) == {"fingerprint"}
+    assert "2 runs" in grid.notes[0].text
+    assert "er digits M=50 seed 1" in grid.notes[0].text
+    assert len(grid.runs) == len(digits_frame) - 2
+    summary = summarize(grid.cell(Row("er"), grid.settings[0]), ACCURACY)
+    assert summary is not None
+    assert (summary.n, summary.partial) == (2, True)
+
+
+def test_of_as_many_runs_on_either_data_the_older_are_set_aside(digits_frame):
+    runs = digits_frame[digits_frame["seed"] < 2]
+    odd = list(runs["seed"] == 0)
+    for finished, kept in (("2021-01-01T00:00:00+00:00", {0}), ("2019-01-01T00:00:00+00:00", {1})):
+        grid = Grid(other_contents(runs, odd, finished=finished))
+        assert {r.seed for r in grid.runs} == kept
+
+
+def test_a_rerun_on_other_data_does_not_stand_in_for_a_run(digits_frame):
+    again = digits_frame[digits_frame["method"] == "er"].iloc[:1]
+    again = again.assign(run_id="f" * 64, finished="2021-01-01T00:00:00+00:00", data_fingerprint="other")
+    grid = Grid(pd.concat([digits_frame, again]))
+    assert kinds(grid) == {"fingerprint"}
+    assert len(grid.runs) == len(digits_frame)
+    assert "f" * 64 not in {r.run_id for r in grid.runs}
 
 
 def test_other_class_orders_for_one_seed_are_said(digits_frame):

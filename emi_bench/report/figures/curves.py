@@ -23,9 +23,11 @@ from emi_bench.report.grid import Grid
 
 def incremental(grid: Grid) -> Iterator[Drawing]:
     """One panel per data set and memory, a band of one sample standard deviation, ours last and thicker."""
-    shown = [s for s in grid.paper_settings if any(grid.cell(r, s).n for r in grid.rows([s]))]
-    for name, settings in (("incremental_accuracy", shown), ("incremental_accuracy_own", grid.other_settings)):
-        if settings:
+    for name, all_settings in (
+        ("incremental_accuracy", grid.paper_settings),
+        ("incremental_accuracy_own", grid.other_settings),
+    ):
+        if settings := [s for s in all_settings if grid.ran(s)]:
             yield _draw(grid, settings, name if grid.paper_settings else "incremental_accuracy")
 
 
@@ -38,11 +40,11 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
     records = []
     for ax, setting in zip(axes, settings, strict=False):
         tasks = np.arange(1, setting.n_tasks + 1)
-        for row in grid.rows([setting]):
+        for row in grid.ran(setting):
             cell = grid.cell(row, setting)
             curves = cell.curves()
             style = look(row)
-            if row.method == "offline":
+            if grid.joint(row, setting):
                 ax.axhline(curves[:, -1].mean(), label=row.title, color=style["color"], linestyle="--", linewidth=1)
                 records.append((setting, row, [setting.n_tasks], curves[:, -1:], cell.n))
                 continue

@@ -26,7 +26,7 @@ def mean_matrix(grid: Grid, row: Row, setting: Setting) -> Matrix:
 def heat_maps(grid: Grid) -> Iterator[Drawing]:
     """One figure a column: every method, then the difference of ours and OCM (or the best other)."""
     for setting in grid.settings:
-        rows = [r for r in grid.rows([setting]) if r.method != "offline"]
+        rows = [r for r in grid.ran(setting) if not grid.joint(r, setting)]
         if rows:
             yield _draw(grid, setting, rows)
 

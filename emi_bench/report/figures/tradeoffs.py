@@ -55,7 +55,7 @@ def cost(grid: Grid) -> Iterator[Drawing]:
         {"dataset": s.dataset, "memory": s.memory, "method": row.method, "variant": row.variant, "accuracy": acc.mean,
          "accuracy_std": acc.spread, "ms_per_batch": ms.mean, "ms_std": ms.spread, "n": acc.n,
          "_row": row, "_setting": s}
-        for s in settings for row in grid.rows([s]) if row.method != "offline"
+        for s in settings for row in grid.rows([s]) if not grid.joint(row, s)
         if (acc := summarize(grid.cell(row, s), ACCURACY)) and (ms := summarize(grid.cell(row, s), TIME))
     ]  # fmt: skip
     shown = [s for s in settings if any(r["_setting"] == s for r in records)]

@@ -1,0 +1,33 @@
+"""The features that runs left beside their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from emi_bench.store.store import Store, feature_path
+
+
+def feature_reader(path: str | Path = "results") -> Callable[[str], pd.DataFrame | None]:
+    """A function from a run's id to its features (split, label, task, f0 ...), or to None where it kept none. The store
+    is listed once; a damaged file is named and set aside, as a damaged result is."""
+    store = Store(path)
+    known = store.featured()
+
+    def read(run_id: str) -> pd.DataFrame | None:
+        content = store.files.read(feature_path(run_id)) if run_id in known else None
+        if content is None:
+            return None
+        try:
+            frame: pd.DataFrame = pq.read_table(pa.BufferReader(content), use_threads=False).to_pandas()
+        except (pa.ArrowException, OSError) as e:
+            store.set_aside(feature_path(run_id), str(e).splitlines()[0][:200])
+            known.discard(run_id)
+            return None
+        return frame
+
+    return read
