@@ -22,7 +22,7 @@ KEY = b"emi_bench"
 COLUMNS: dict[str, tuple[pa.DataType, str]] = {
     "run_id": (pa.string(), "sha256 of the resolved spec"),
     "method": (pa.string(), "registry name"),
-    "variant": (pa.string(), "a sweep's name for a changed config; empty for the default"),
+    "variant": (pa.string(), "a sweep's name for its config; empty where nobody gave one"),
     "dataset": (pa.string(), "registry name, or the name of a user's own data"),
     "n_tasks": (pa.int32(), "tasks of the stream"),
     "memory": (pa.int32(), "slots; 0 for a method without memory"),
