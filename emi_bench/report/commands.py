@@ -108,7 +108,8 @@ def table_text(number: int, format_: str, results: str, spread: Spread, forgetti
     if not chosen:
         raise UserError(
             f"{results} holds no runs for table {number}",
-            hint="emi-bench demo makes some in minutes; emi-bench plan sweeps/table1.yaml shows the paper's grid",
+            hint="`emi-bench sweep sweeps/demo.yaml` makes some in minutes; "
+            "`emi-bench plan sweeps/table1.yaml` shows the paper's grid",
         )
     write = {"md": markdown_table, "tex": latex_table, "csv": csv_table}[format_]
     return "\n".join(write(t) for t in chosen)
