@@ -203,9 +203,10 @@ def _checked(model: type[M], values: Mapping[str, Any], where: str) -> M:
         key = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise UserError(f"{where} has no key '{key}'", hint=did_you_mean(key, model.model_fields)) from e
-        raise UserError(f"{where}: {key}: {first['msg']} (got {first['input']!r})", hint=_says(model, key)) from e
+        raise UserError(f"{where}: {key}: {first['msg']} (got {first['input']!r})", hint=described(model, key)) from e
 
 
-def _says(model: type[BaseModel], key: str) -> str:
+def described(model: type[BaseModel], key: str) -> str:
+    """What a key of a model means, in its own words; empty where it has none."""
     field = model.model_fields.get(key.split(".")[0])
     return f"{key}: {field.description}" if field is not None and field.description else ""

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.status import Status
 
 from emi_bench.errors import UserError
+from emi_bench.options import Results
 from emi_bench.report.axes import Spread
 
 TABLES = {
@@ -25,7 +26,6 @@ TABLES = {
 STANDS_IN = {1: "accuracy", 2: "forgetting", 3: "ablation_", 4: "alpha_", 5: "prototypes_", 6: "efficiency_"}
 FORMATS = ("md", "tex", "csv")
 
-Results = Annotated[str, typer.Option(help="Folder of the results, or an s3:// or gs:// address.")]
 SpreadOption = Annotated[str, typer.Option(help="What stands after the ±: std, sem or ci95.")]
 ForgettingOption = Annotated[
     str, typer.Option(help="paper: T-1 tasks, rows before the last. raptor: T tasks, all rows.")

@@ -25,6 +25,7 @@ from emi_bench.sweep.plan import Cell, Plan, expand, make_plan, parse_only, pars
 from emi_bench.sweep.progress import Display, duration, make_display
 from emi_bench.sweep.schedule import Execution, FailedFast, Interrupted, Options, give_back
 from emi_bench.sweep.spec import Sweep, read_sweep
+from emi_bench.terminal import say
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ def run_sweep(console: Console, asked: Asked, options: Options, address: str | N
     sweep, plan = planned(asked, store)
     options.reuse = options.reuse and not sweep.fresh_process
     to_run = plan.todo + [cell for cell, _ in plan.held]
-    _say(console, f"{sweep.name}: {len(plan.cells)} runs, {len(plan.done)} done, {len(to_run)} to run")
+    say(console, f"{sweep.name}: {len(plan.cells)} runs, {len(plan.done)} done, {len(to_run)} to run")
     if not to_run:
-        _say(console, f"nothing to do. The report: {asked.again('report')}")
+        say(console, f"nothing to do. The report: {asked.again('report')}")
         return
     missing_data(to_run, asked.data_root)
     code = 0
@@ -84,7 +85,7 @@ def run_sweep(console: Console, asked: Asked, options: Options, address: str | N
             costs = Costs(store, to_run, plan.results)
             requests = settle(to_run, costs, cluster, _card_bytes)
             for warning in warnings_of(requests.values()):
-                _say(console, f"warning: {warning}")
+                say(console, f"warning: {warning}")
             if not options.autoscaling:
                 check_feasible(requests, cluster)
             seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
@@ -92,13 +93,13 @@ def run_sweep(console: Console, asked: Asked, options: Options, address: str | N
             data = _put_data(to_run, asked.data_root)
             display = make_display(console, sweep.name, plan.cells, plan.done, seconds)
             display.slots = slots(requests, cluster, options.max_concurrent)
-            _say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
+            say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
             plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
             execution = Execution(sweep.name, store, cluster, requests, data, plugins, display, options)
             with display:
                 execution.run(to_run)
     except FailedFast as e:
-        _say(console, f"stopped at the first failure ({e}), as asked")
+        say(console, f"stopped at the first failure ({e}), as asked")
     except Interrupted as e:
         code = 128 + e.number
     except KeyboardInterrupt:
@@ -108,7 +109,7 @@ def run_sweep(console: Console, asked: Asked, options: Options, address: str | N
     if display is not None:
         summary(console, asked, display, stopped=code != 0)
     elif code:
-        _say(console, f"stopped before the first run. Go on with: {asked.again()}")
+        say(console, f"stopped before the first run. Go on with: {asked.again()}")
     if code or (display is not None and display.failures):
         raise typer.Exit(code or 1)
 
@@ -117,21 +118,21 @@ def summary(console: Console, asked: Asked, display: Display, stopped: bool) -> 
     """The end, for people: counts, failures, what to type next."""
     elapsed = time.monotonic() - display.began
     computed = display.ended_now["done"]
-    _say(
+    say(
         console,
         f"{display.n_done}/{display.n_cells} done, {computed} of them now in {duration(elapsed)}"
         + (f" (slots {100 * display.utilisation():.0f} % busy)" if computed and not stopped else ""),
     )
     for cell, outcome in display.failures:
-        _say(console, f"FAILED {cell.spec.label}: {outcome.error}\n  again: {cell.spec.command()}")
+        say(console, f"FAILED {cell.spec.label}: {outcome.error}\n  again: {cell.spec.command()}")
     if display.failures:
-        _say(console, "tracebacks: emi-bench failures" + _results(asked))
+        say(console, "tracebacks: emi-bench failures" + _results(asked))
     if stopped:
-        _say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
+        say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
     elif display.n_done == display.n_cells:
-        _say(console, f"the report: {asked.again('report')}")
+        say(console, f"the report: {asked.again('report')}")
     else:
-        _say(console, f"failed runs are tried again by: {asked.again()}")
+        say(console, f"failed runs are tried again by: {asked.again()}")
 
 
 def _results(asked: Asked) -> str:
@@ -192,10 +193,6 @@ def _check_place(store: PatientStore) -> None:
             hint="choose another place with --results DIR, or make this one writable",
         ) from e
     store.files.check_writable()
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def local_requests(cells: list[Cell], costs: Costs) -> tuple[dict[str, Request], Cluster]:

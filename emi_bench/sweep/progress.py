@@ -15,6 +15,7 @@ from emi_bench.store.claims import Claim
 from emi_bench.store.lease import holder
 from emi_bench.sweep.attempt import Outcome
 from emi_bench.sweep.plan import Cell
+from emi_bench.terminal import say
 
 SHOWN = 12  # running cells in the live display
 
@@ -108,7 +109,7 @@ class Display:
             self.note(f"waiting for {n} run{'s' * (n > 1)} held by another sweep ({'; '.join(names)}); Ctrl-C leaves")
 
     def note(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(self.console, text)
 
     def tick(self) -> None:
         return None
