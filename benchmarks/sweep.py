@@ -113,7 +113,7 @@ def empty_cells(folder: Path, n: int) -> None:
 
 def utilisation(folder: Path, batch: int = 2, seeds: int = 4) -> None:
     file = grid(folder, seeds=seeds, methods="mir", batch=batch)
-    run_sweep(Console(), Asked(file, str(folder / "results-used")), Options(), None)
+    run_sweep(Console(), Asked(file, str(folder / "results-used")))
 
 
 def main(names: list[str]) -> None:

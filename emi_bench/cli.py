@@ -115,10 +115,12 @@ def methods(
 def datasets(
     data_root: DataRoot = None,
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """The data sets, and which of them lie under the data root."""
     from emi_bench.data import describe
 
+    load_plugins(plugin)
     rows = describe(data_root)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
@@ -135,10 +137,11 @@ def data_download(name: str, data_root: DataRoot = None) -> None:
 
 
 @data_app.command("verify")
-def data_verify(name: str, data_root: DataRoot = None) -> None:
+def data_verify(name: str, data_root: DataRoot = None, plugin: Plugin = None) -> None:
     """Load a data set and compare its content with the known fingerprint."""
     from emi_bench.data import verify
 
+    load_plugins(plugin)
     verdict = verify(name, data_root)
     console.print(f"{name}: {'ok' if verdict.ok else 'NOT OK'}, {verdict.detail}", highlight=False, soft_wrap=True)
     if verdict.where:

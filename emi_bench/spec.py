@@ -88,14 +88,16 @@ class RunSpec(BaseModel):
         """The method's constants as its own config object."""
         return get_method(self.method).config_class(**self.config)
 
-    def command(self) -> str:
-        """What a user types to get this run again."""
+    def command(
+        self, *, results: str = "results", data_root: Path | None = None, device: str | None = None, threads: int = 1
+    ) -> str:
+        """What a user types to get this run again, in the places and on the device that are named."""
         method = get_method(self.method)
         words = ["emi-bench", "run", "--method", self.method, "--dataset", self.source or self.dataset]
         if self.memory:
             words += ["--memory", str(self.memory)]
         words += ["--seed", str(self.seed)]
-        info = get_info(self.source or self.dataset)
+        info = get_info(self.source or self.dataset, data_root)
         protocol = Protocol(n_tasks=info.n_tasks)
         changed = {f"protocol.{k}": v for k, v in self.protocol.model_dump().items() if v != getattr(protocol, k)}
         default = method.config_class().resolve(make_problem(info, self.memory, self.protocol))
@@ -105,6 +107,11 @@ class RunSpec(BaseModel):
             words += ["--plugin", plugin]
         for key, value in changed.items():
             words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        words += ["--features"] if self.features else []
+        words += ["--results", results] if results != "results" else []
+        words += ["--data-root", str(data_root)] if data_root else []
+        words += ["--device", device] if device else []
+        words += ["--threads", str(threads)] if threads != 1 else []
         return shlex.join(words)
 
 

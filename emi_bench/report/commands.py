@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.status import Status
 
 from emi_bench.errors import UserError
-from emi_bench.options import Results
+from emi_bench.options import DataRoot, Plugin, Results, load_plugins
 from emi_bench.report.axes import Spread
 
 TABLES = {
@@ -44,17 +44,22 @@ def report(
         list[Path] | None, typer.Argument(metavar="SWEEP.yaml", help="Only the runs of these sweeps.")
     ] = None,
     results: Results = "results",
+    data_root: DataRoot = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("reports/latest"),
     only: Annotated[str, typer.Option(help="Of tables,figures,html.")] = "tables,figures,html",
     spread: SpreadOption = "std",
     forgetting: ForgettingOption = "paper",
     underline: Annotated[bool, typer.Option(help="Underline the second best in LaTeX.")] = True,
+    plugin: Plugin = None,
 ) -> None:
     """Tables, figures, the comparison with the paper and one offline page, from whatever the store holds.
 
     Half-finished sweeps are fine: every number says how many runs stand behind it, a missing cell is an en dash.
+    It reads the results alone: --data-root and --plugin are taken so that the options of a sweep serve here too.
     """
     from emi_bench.report.build import build
+
+    load_plugins(plugin)
 
     console = Console(stderr=True)
     parts = tuple(p.strip() for p in only.split(",") if p.strip())

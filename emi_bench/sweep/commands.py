@@ -88,7 +88,16 @@ def sweep(
     from emi_bench.sweep.invoke import Asked, run_sweep
     from emi_bench.sweep.schedule import Options
 
-    asked = Asked(file, results, data_root, only or [], seeds, limit, load_plugins(plugin))
+    options = Options(
+        max_concurrent=max_concurrent,
+        fail_fast=fail_fast,
+        log=log,
+        ttl=claim_seconds,
+        patience=patience,
+        autoscaling=autoscaling,
+        data_root=data_root.absolute() if data_root else None,
+    )
+    asked = Asked(file, results, data_root, only or [], seeds, limit, load_plugins(plugin), options, address)
     if dry_run:
         from emi_bench.sweep.status import show_plan
 
@@ -98,15 +107,7 @@ def sweep(
         from emi_bench.sweep.tuning import logger
 
         logger(log, file.stem)  # said before any work is done
-    options = Options(
-        max_concurrent=max_concurrent,
-        fail_fast=fail_fast,
-        log=log,
-        ttl=claim_seconds,
-        patience=patience,
-        autoscaling=autoscaling,
-    )
-    run_sweep(Console(), asked, options, address)
+    run_sweep(Console(), asked)
 
 
 def plan(

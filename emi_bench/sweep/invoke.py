@@ -30,7 +30,7 @@ from emi_bench.terminal import say
 
 @dataclass(frozen=True)
 class Asked:
-    """The words of the command that choose cells and places."""
+    """The words of the command: which cells, in which places, how."""
 
     file: Path
     results: str = "results"
@@ -39,17 +39,50 @@ class Asked:
     seeds: str | None = None
     limit: int | None = None
     plugins: list[Path] = field(default_factory=list)
+    options: Options = field(default_factory=Options)
+    address: str | None = None
 
     def again(self, command: str = "sweep") -> str:
-        """The command that goes on."""
-        words = ["emi-bench", command, str(self.file)]
-        words += ["--results", self.results] if self.results != "results" else []
-        words += ["--data-root", str(self.data_root)] if self.data_root else []
-        for name, values in (("only", self.only), ("plugin", self.plugins)):
-            for value in values if command == "sweep" else []:
-                words += [f"--{name}", str(value)]
-        words += ["--seeds", self.seeds] if self.seeds and command == "sweep" else []
-        return shlex.join(words)
+        """The command that goes on; or another one on the same sweep, with as much of this as it takes."""
+        given: dict[str, Any] = {
+            "results": self.results if self.results != "results" else None,
+            "data-root": self.data_root,
+            "plugin": self.plugins,
+        }
+        if command in ("sweep", "plan"):
+            given |= {"only": self.only, "seeds": self.seeds, "limit": self.limit}
+        if command == "sweep":
+            o, default = self.options, Options()
+            given |= {"address": self.address, "max-concurrent": o.max_concurrent, "log": o.log}
+            given |= {"autoscaling": o.autoscaling, "fail-fast": o.fail_fast}
+            given["claim-seconds"] = o.ttl if o.ttl != default.ttl else None
+            given["patience"] = o.patience if o.patience != default.patience else None
+        return typed(command, self.file, **given)
+
+    def failures(self) -> str:
+        """The command that shows the tracebacks."""
+        return failures_command(self.results)
+
+
+def typed(*words: object, **options: Any) -> str:
+    """A command as a user types it; options that are None, False or empty are left out, those of lists repeated.
+
+    >>> typed("sweep", Path("my file.yaml"), only=["a=1", "b=2"], seeds="0-2", limit=None, autoscaling=True)
+    "emi-bench sweep 'my file.yaml' --only a=1 --only b=2 --seeds 0-2 --autoscaling"
+    """
+    told = ["emi-bench", *map(str, words)]
+    for name, value in options.items():
+        if value is True:
+            told.append(f"--{name}")
+        elif value is not None and value is not False:
+            for one in value if isinstance(value, list) else [value]:
+                told += [f"--{name}", str(one)]
+    return shlex.join(told)
+
+
+def failures_command(results: str) -> str:
+    """The command that shows the tracebacks of a store."""
+    return typed("failures", results=results if results != "results" else None)
 
 
 def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
@@ -61,8 +94,9 @@ def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
     return sweep, make_plan(cells, store, repeated=repeated)
 
 
-def run_sweep(console: Console, asked: Asked, options: Options, address: str | None) -> None:
+def run_sweep(console: Console, asked: Asked) -> None:
     """The whole invocation; leaves with 1 where runs failed, 130 or 143 where it was stopped."""
+    options = asked.options
     store = PatientStore(asked.results, options.patience)
     if options.log == "tensorboard" and store.files.remote:
         raise UserError(
@@ -81,7 +115,7 @@ def run_sweep(console: Console, asked: Asked, options: Options, address: str | N
     code = 0
     display: Display | None = None
     try:
-        with connected(address) as cluster:
+        with connected(asked.address) as cluster:
             costs = Costs(store, to_run, plan.results)
             requests = settle(to_run, costs, cluster, _card_bytes)
             for warning in warnings_of(requests.values()):
@@ -124,19 +158,15 @@ def summary(console: Console, asked: Asked, display: Display, stopped: bool) -> 
         + (f" (slots {100 * display.utilisation():.0f} % busy)" if computed and not stopped else ""),
     )
     for cell, outcome in display.failures:
-        say(console, f"FAILED {cell.spec.label}: {outcome.error}\n  again: {cell.spec.command()}")
+        say(console, f"FAILED {cell.spec.label}: {outcome.error}\n  again: {outcome.command}")
     if display.failures:
-        say(console, "tracebacks: emi-bench failures" + _results(asked))
+        say(console, f"tracebacks: {asked.failures()}")
     if stopped:
         say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
     elif display.n_done == display.n_cells:
         say(console, f"the report: {asked.again('report')}")
     else:
         say(console, f"failed runs are tried again by: {asked.again()}")
-
-
-def _results(asked: Asked) -> str:
-    return f" --results {asked.results}" if asked.results != "results" else ""
 
 
 def missing_data(cells: list[Cell], root: Path | None) -> None:

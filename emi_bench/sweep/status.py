@@ -14,7 +14,7 @@ from emi_bench.store.claims import Claim, Claims
 from emi_bench.store.failures import Failure, Failures
 from emi_bench.store.lease import holder
 from emi_bench.sweep.cost import Costs
-from emi_bench.sweep.invoke import Asked, local_requests, planned
+from emi_bench.sweep.invoke import Asked, failures_command, local_requests, planned
 from emi_bench.sweep.packing import check_feasible, slots
 from emi_bench.sweep.plan import Cell, Plan, count
 from emi_bench.sweep.progress import duration
@@ -124,7 +124,7 @@ def _failed(console: Console, cells: list[Cell], failures: dict[str, Failure], r
     for cell in cells:
         say(console, f"  FAILED {cell.spec.label}: {failures[cell.run_id].error}")
     if cells:
-        say(console, "  tracebacks: emi-bench failures" + (f" --results {results}" if results != "results" else ""))
+        say(console, f"  tracebacks: {failures_command(results)}")
 
 
 def show_failures(console: Console, results: str, brief: bool) -> int:

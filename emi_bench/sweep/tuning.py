@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ray import tune
@@ -41,8 +40,9 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
         patience=options.patience,
         plugins=execution.plugins,
         cells={c.run_id: c.spec.model_dump_json() for c in cells},
-        requests={c.run_id: asdict(execution.requests[c.run_id]) for c in cells},
+        requests={c.run_id: execution.requests[c.run_id] for c in cells},
         data=execution.data,
+        data_root=options.data_root,
     )
 
     kinds = list(dict.fromkeys(execution.requests[c.run_id] for c in cells))

@@ -46,6 +46,8 @@ def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(tm
     assert "own_methods.py" in told  # the traceback
     assert "not finite" in told
     assert "emi-bench run --method raises --dataset digits" in told
+    assert told.count(f"--results {results} --device cpu") == 2  # the commands that repeat them, in the same store
+    assert output.count(f"--results {results} --device cpu") == 2
     assert "2 failed" in call("status", file, "--results", results)
     again = call(*words, code=1)
     assert computed(again) == 0
