@@ -57,7 +57,7 @@ class MethodEntry(_Strict):
     """Constants that differ from the method's defaults, in every variant."""
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Name -> constants; one set of runs each. `default: {}` is the method as it is."""
-    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
     """Constant -> values; one variant for every combination."""
     resources: Resources = Resources()
 
@@ -203,7 +203,8 @@ def _explained(error: ValidationError, source: YamlSource) -> UserError:
             f"{where} is missing", described(model, key) or "a sweep needs name, methods, settings and seeds"
         )
     if first["type"] == "too_short":
-        return UserError(f"{where} is empty: there would be nothing to run", described(model, key))
+        hints = (described(model, part) for part in reversed(loc) if isinstance(part, str))
+        return UserError(f"{where} is empty: there would be nothing to run", next(filter(None, hints), ""))
     told = first["msg"].removeprefix("Value error, ")
     return UserError(f"{where}: {told} (got {first['input']!r})", described(model, key))
 
