@@ -18,6 +18,7 @@ from emi_bench.errors import UserError
 from emi_bench.spec import resolve
 from emi_bench.sweep.invoke import Asked
 from emi_bench.sweep.schedule import Options
+from emi_bench.sweep.spec import read_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*"), ROOT / "Makefile"]
@@ -197,3 +198,10 @@ def test_a_plugins_data_set_is_listed_and_verified(tmp_path: Path, monkeypatch: 
         result = CliRunner().invoke(cli.app, [*words, "--plugin", str(file)])
         assert result.exit_code == 0, (result.output, result.exception)
         assert "mine" in result.output
+
+
+@pytest.mark.parametrize("file", ["README.md", "deploy/ray-cluster.yaml"])
+def test_whoever_is_told_to_run_the_grid_is_told_to_fetch_all_its_data(file: str) -> None:
+    sweep, _ = read_sweep(ROOT / "sweeps" / "table1.yaml")
+    fetched = re.findall(r"emi-bench data download (\w+)", (ROOT / file).read_text("utf-8"))
+    assert set(fetched) == {setting.dataset for setting in sweep.settings}
