@@ -56,7 +56,12 @@ def test_of_those_that_claim_in_a_bucket_at_once_the_last_writer_holds(
     owners = ("a", "b", "c")
     looked, written = (threading.Barrier(len(owners), timeout=60) for _ in range(2))
     monkeypatch.setattr(claims_module, "SETTLE", 0.0)
-    write, one_at_a_time, order = store.files.write, threading.Lock(), []
+    read, write, order = store.files.read, store.files.write, []
+    one_at_a_time = threading.Lock()  # this memory hands all readers of a file the same cursor; a bucket does not
+
+    def alone(path: str) -> bytes | None:
+        with one_at_a_time:
+            return read(path)
 
     def together(path: str, content: bytes) -> None:
         looked.wait()
@@ -65,6 +70,7 @@ def test_of_those_that_claim_in_a_bucket_at_once_the_last_writer_holds(
             order.append(json.loads(content)["owner"])
         written.wait()
 
+    monkeypatch.setattr(store.files, "read", alone)
     monkeypatch.setattr(store.files, "write", together)
     got: dict[str, bool] = {}
 
