@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ray import tune
+from ray.exceptions import RayTaskError
 
 from emi_bench.errors import UserError
 from emi_bench.sweep.attempt import Outcome
@@ -24,7 +27,7 @@ LOGGERS = {
 }
 IDLE = 0.15  # seconds of sleep a turn of Tune's loop when nothing happens: it would poll ten times a second
 STALLED = 120.0  # seconds without a running cell
-LOST = "its worker was lost {n} times: killed, out of memory, or with its node"
+LOST = "its worker was lost {n}: killed, out of memory, or with its node"
 
 
 def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
@@ -116,10 +119,14 @@ class Watcher(tune.Callback):
             self.execution.display.progressed(cell, result["phase"], result["n_phases"], result["accuracy"])
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        why = str(trial.get_pickled_error() or "").strip().splitlines()
+        error = error_of(trial)
+        why = str(error or "").strip().splitlines()
         if any(WorkerSpent.__name__ in line for line in why):
             return  # no fault of this run: the next pass takes it
-        told = LOST.format(n=trial.num_failures) + (f" ({why[0][:200]})" if why else "")
+        n = trial.num_failures
+        told = LOST.format(n=f"{n} times" if n > 1 else "once")
+        if why:  # of a traceback the end tells, of a dead process the beginning
+            told += f" ({why[-1 if isinstance(error, RayTaskError) else 0][:200]})"
         self.execution.ended(self._cell(trial), Outcome("lost", error=told))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -132,6 +139,15 @@ class Watcher(tune.Callback):
             )
         if quiet > 1:
             time.sleep(IDLE)
+
+
+def error_of(trial: Any) -> BaseException | None:
+    """Why a trial failed. Tune's own accessor looks in the storage, where the error comes to lie only later."""
+    try:
+        error: BaseException = pickle.loads(Path(trial.pickled_error_file).read_bytes())
+    except Exception:  # there is none, or it is of a class that is not here: the loss is told without it
+        return None
+    return error
 
 
 def logger(name: str, sweep: str) -> tune.Callback:
