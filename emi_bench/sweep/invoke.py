@@ -18,7 +18,7 @@ from emi_bench.data.own import find_own, is_own
 from emi_bench.errors import UserError
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
-from emi_bench.sweep.cluster import Cluster, connected
+from emi_bench.sweep.cluster import Cluster, connected, is_local
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.packing import Request, check_feasible, settle, slots, warnings_of
 from emi_bench.sweep.plan import Cell, Plan, expand, make_plan, parse_only, parse_seeds, select
@@ -112,11 +112,13 @@ def run_sweep(console: Console, asked: Asked) -> None:
         say(console, f"nothing to do. The report: {asked.again('report')}")
         return
     missing_data(to_run, asked.data_root)
+    costs = Costs(store, to_run, plan.results)
+    if is_local(asked.address) and not options.autoscaling:
+        _missing_cards(to_run, costs)
     code = 0
     display: Display | None = None
     try:
         with connected(asked.address) as cluster:
-            costs = Costs(store, to_run, plan.results)
             requests = settle(to_run, costs, cluster, _card_bytes)
             for warning in warnings_of(requests.values()):
                 say(console, f"warning: {warning}")
@@ -181,6 +183,12 @@ def missing_data(cells: list[Cell], root: Path | None) -> None:
             from emi_bench.data import load
 
             load(name, root)  # raises, with every place looked at and the ways to get it
+
+
+def _missing_cards(cells: list[Cell], costs: Costs) -> None:
+    """Runs that ask for a card of this machine, where torch finds none, are refused before Ray starts."""
+    requests, here = local_requests(cells, costs)
+    check_feasible({run_id: r for run_id, r in requests.items() if r.where == "cuda"}, here)
 
 
 def _put_data(cells: list[Cell], root: Path | None) -> dict[str, Any]:
