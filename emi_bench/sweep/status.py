@@ -15,7 +15,7 @@ from emi_bench.store.failures import Failure, Failures
 from emi_bench.store.lease import holder
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.invoke import Asked, failures_command, local_requests, planned
-from emi_bench.sweep.packing import check_feasible, slots
+from emi_bench.sweep.packing import Request, check_feasible, slots
 from emi_bench.sweep.plan import Cell, Plan, count
 from emi_bench.sweep.progress import duration
 from emi_bench.terminal import say
@@ -29,7 +29,7 @@ def show_plan(console: Console, asked: Asked) -> None:
     requests, here = local_requests(plan.todo, costs)
     title = f"{sweep.name}: {sweep.title}" if sweep.title else sweep.name
     console.print(title, style="bold", highlight=False, markup=False)
-    console.print(_matrix(plan, costs, {r: q.gpu > 0 for r, q in requests.items()}))
+    console.print(_matrix(plan, costs, requests))
     again = f", {plan.repeated} named twice and run once" if plan.repeated else ""
     held = f", {len(plan.held)} held by another sweep" if plan.held else ""
     say(console, f"{len(plan.cells)} runs{again}: {len(plan.done)} done{held}, {len(plan.todo)} to run")
@@ -58,13 +58,13 @@ def show_plan(console: Console, asked: Asked) -> None:
     say(console, f"on this machine, {at_once} at a time: {duration(finish)}, until {when}")
 
 
-def _matrix(plan: Plan, costs: Costs, on_gpu: dict[str, bool]) -> Table:
+def _matrix(plan: Plan, costs: Costs, requests: dict[str, Request]) -> Table:
     """Methods by data sets: done/all, and the hours to come."""
     every, done = count(plan.cells), count(plan.done)
     datasets = list(dict.fromkeys(d for _, d in every))
     hours: dict[str, float] = {}
     for cell in plan.todo:
-        seconds = costs.of(cell, on_gpu[cell.run_id]).seconds
+        seconds = costs.of(cell, requests[cell.run_id].gpu > 0).seconds
         hours[cell.spec.method] = hours.get(cell.spec.method, 0.0) + seconds / 3600
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("done/runs")
@@ -96,7 +96,8 @@ def show_status(console: Console, asked: Asked | None, results: str) -> None:
     sweep, plan = planned(asked, store)
     failed = [c for c in plan.todo if c.run_id in failures]
     costs = Costs(store, plan.cells, plan.results)
-    console.print(_matrix(plan, costs, {c.run_id: False for c in plan.todo}))
+    requests, _ = local_requests(plan.todo, costs)
+    console.print(_matrix(plan, costs, requests))
     say(
         console,
         f"{sweep.name}: {len(plan.done)}/{len(plan.cells)} done, {len(plan.held)} running, "
@@ -127,7 +128,7 @@ def _failed(console: Console, cells: list[Cell], failures: dict[str, Failure], r
         say(console, f"  tracebacks: {failures_command(results)}")
 
 
-def show_failures(console: Console, results: str, brief: bool) -> int:
+def show_failures(console: Console, results: str, brief: bool) -> None:
     """Every recorded failure: why, since when, how to repeat it."""
     found = Failures(Store(results).files).all()
     for failure in sorted(found.values(), key=lambda f: f.when):
@@ -138,4 +139,3 @@ def show_failures(console: Console, results: str, brief: bool) -> int:
         if not brief:
             say(console, "".join(f"  | {line}\n" for line in failure.traceback.rstrip().splitlines()))
     say(console, f"{len(found)} failed" if found else "no run has failed")
-    return len(found)
