@@ -127,7 +127,7 @@ def run_sweep(console: Console, asked: Asked) -> None:
             seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
             to_run.sort(key=lambda c: -seconds[c.run_id])
             data = _put_data(to_run, asked.data_root)
-            display = make_display(console, sweep.name, plan.cells, plan.done, seconds)
+            display = make_display(console, plan.cells, plan.done, seconds)
             display.slots = slots(requests, cluster, options.max_concurrent)
             say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
             plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]

@@ -38,8 +38,8 @@ def duration(seconds: float) -> str:
 class Display:
     """Plain lines: one for every run that ends, and nothing else."""
 
-    def __init__(self, console: Console, name: str, cells: list[Cell], done: int, seconds: dict[str, float]) -> None:
-        self.console, self.name = console, name
+    def __init__(self, console: Console, cells: list[Cell], done: int, seconds: dict[str, float]) -> None:
+        self.console = console
         self.total = Counter(_row(c) for c in cells)
         self.left = dict(seconds)  #: estimated seconds of each run that is to come
         self.n_cells, self.n_done = len(cells), done
@@ -110,9 +110,6 @@ class Display:
 
     def note(self, text: str) -> None:
         say(self.console, text)
-
-    def tick(self) -> None:
-        return None
 
     # --- numbers -------------------------------------------------------------------------------------------------
 
@@ -191,12 +188,10 @@ def _row(cell: Cell) -> tuple[str, str]:
     return spec.method + variant, f"{spec.dataset}{f' {spec.memory}' if spec.memory else ''}"
 
 
-def make_display(
-    console: Console, name: str, cells: list[Cell], done: list[Cell], seconds: dict[str, float]
-) -> Display:
+def make_display(console: Console, cells: list[Cell], done: list[Cell], seconds: dict[str, float]) -> Display:
     """Live on a terminal, plain elsewhere."""
     if not console.is_terminal:
-        return Display(console, name, cells, len(done), seconds)
-    live = LiveDisplay(console, name, cells, len(done), seconds)
+        return Display(console, cells, len(done), seconds)
+    live = LiveDisplay(console, cells, len(done), seconds)
     live.already(done)
     return live

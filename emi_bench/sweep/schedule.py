@@ -132,7 +132,6 @@ class Execution:
 
     def tick(self) -> None:
         """Often, in the main thread: the place where a signal takes effect."""
-        self.display.tick()
         if self.signal is not None:
             raise Interrupted(self.signal)
 
