@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +96,9 @@ def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
 
 def run_sweep(console: Console, asked: Asked) -> None:
     """The whole invocation; leaves with 1 where runs failed, 130 or 143 where it was stopped."""
-    options = asked.options
-    store = PatientStore(asked.results, options.patience)
-    if options.log == "tensorboard" and store.files.remote:
-        raise UserError(
-            "tensorboard logs are files beside the results, and these are in a bucket",
-            hint="use --log mlflow or --log wandb, or a folder for --results",
-        )
-    _check_place(store)
+    store = PatientStore(asked.results, asked.options.patience)
+    _check_place(store, asked.options)
     sweep, plan = planned(asked, store)
-    options.reuse = options.reuse and not sweep.fresh_process
     to_run = plan.todo + [cell for cell, _ in plan.held]
     say(console, f"{sweep.name}: {len(plan.cells)} runs, {len(plan.done)} done, {len(to_run)} to run")
     if not to_run:
@@ -113,27 +106,18 @@ def run_sweep(console: Console, asked: Asked) -> None:
         return
     missing_data(to_run, asked.data_root)
     costs = Costs(store, to_run, plan.results)
-    if is_local(asked.address) and not options.autoscaling:
+    if is_local(asked.address) and not asked.options.autoscaling:
         _missing_cards(to_run, costs)
     code = 0
     display: Display | None = None
     try:
         with connected(asked.address) as cluster:
-            requests = settle(to_run, costs, cluster, _card_bytes)
-            for warning in warnings_of(requests.values()):
-                say(console, f"warning: {warning}")
-            if not options.autoscaling:
-                check_feasible(requests, cluster)
+            requests = _requests(console, to_run, costs, cluster, asked.options)
             seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
-            to_run.sort(key=lambda c: -seconds[c.run_id])
-            data = _put_data(to_run, asked.data_root)
-            display = make_display(console, plan.cells, plan.done, seconds)
-            display.slots = slots(requests, cluster, options.max_concurrent)
-            say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
-            plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
-            execution = Execution(sweep.name, store, cluster, requests, data, plugins, display, options)
+            execution = _execution(console, asked, sweep, plan, store, cluster, requests, seconds)
+            display = execution.display
             with display:
-                execution.run(to_run)
+                execution.run(sorted(to_run, key=lambda c: -seconds[c.run_id]))
     except FailedFast as e:
         say(console, f"stopped at the first failure ({e}), as asked")
     except Interrupted as e:
@@ -141,13 +125,45 @@ def run_sweep(console: Console, asked: Asked) -> None:
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     finally:
-        give_back(store, options.owner)
+        give_back(store, asked.options.owner)
     if display is not None:
         summary(console, asked, display, stopped=code != 0)
     elif code:
         say(console, f"stopped before the first run. Go on with: {asked.again()}")
     if code or (display is not None and display.failures):
         raise typer.Exit(code or 1)
+
+
+def _requests(
+    console: Console, cells: list[Cell], costs: Costs, cluster: Cluster, options: Options
+) -> dict[str, Request]:
+    """What the runs ask of a cluster; what it can never give is refused."""
+    requests = settle(cells, costs, cluster, _card_bytes)
+    for warning in warnings_of(requests.values()):
+        say(console, f"warning: {warning}")
+    if not options.autoscaling:
+        check_feasible(requests, cluster)
+    return requests
+
+
+def _execution(
+    console: Console,
+    asked: Asked,
+    sweep: Sweep,
+    plan: Plan,
+    store: PatientStore,
+    cluster: Cluster,
+    requests: dict[str, Request],
+    seconds: dict[str, float],
+) -> Execution:
+    """All that the runs need, brought to the cluster; and what is shown of them."""
+    data = _put_data([c for c in plan.cells if c.run_id in requests], asked.data_root)
+    display = make_display(console, plan.cells, plan.done, seconds)
+    display.slots = slots(requests, cluster, asked.options.max_concurrent)
+    say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
+    plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
+    options = replace(asked.options, reuse=asked.options.reuse and not sweep.fresh_process)
+    return Execution(sweep.name, store, cluster, requests, data, plugins, display, options)
 
 
 def summary(console: Console, asked: Asked, display: Display, stopped: bool) -> None:
@@ -222,7 +238,12 @@ def _card_bytes() -> float:
     return answer
 
 
-def _check_place(store: PatientStore) -> None:
+def _check_place(store: PatientStore, options: Options) -> None:
+    if options.log == "tensorboard" and store.files.remote:
+        raise UserError(
+            "tensorboard logs are files beside the results, and these are in a bucket",
+            hint="use --log mlflow or --log wandb, or a folder for --results",
+        )
     try:
         store.files.mark()
     except OSError as e:

@@ -34,20 +34,7 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
     """Run cells as Tune trials; every end is told to `execution`."""
     from emi_bench.sweep.schedule import WORKER_LOSSES, Grid, tune_folder
 
-    options = execution.options
-    job = Job(
-        sweep=execution.name,
-        owner=options.owner,
-        results=execution.store.files.uri,
-        ttl=options.ttl,
-        patience=options.patience,
-        plugins=execution.plugins,
-        cells={c.run_id: c.spec.model_dump_json() for c in cells},
-        requests={c.run_id: execution.requests[c.run_id] for c in cells},
-        data=execution.data,
-        data_root=options.data_root,
-    )
-
+    options, files = execution.options, execution.store.files
     kinds = list(dict.fromkeys(execution.requests[c.run_id] for c in cells))
     number = {kind: i for i, kind in enumerate(kinds)}
     bundles = [kind.bundle() for kind in kinds]
@@ -58,13 +45,12 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
 
     pending = 200 if options.autoscaling else max(8, 2 * execution.slots())
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending)
-    files = execution.store.files
     keep = f"{files.uri}/_log" if options.log == "tensorboard" and not files.remote else None
     callbacks: list[tune.Callback] = [Watcher(execution, cells)]
     callbacks += [logger(options.log, execution.name)] if options.log else []
     with tune_folder(keep) as folder:
         tuner = tune.Tuner(
-            tune.with_resources(tune.with_parameters(CellTrial, job=job), bundle),
+            tune.with_resources(tune.with_parameters(CellTrial, job=_job(execution, cells)), bundle),
             param_space={
                 "cell": {"grid_search": Grid(f"{c.run_id}:{number[execution.requests[c.run_id]]}" for c in cells)}
             },
@@ -84,6 +70,22 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
             ),
         )
         tuner.fit()
+
+
+def _job(execution: Execution, cells: list[Cell]) -> Job:
+    options = execution.options
+    return Job(
+        sweep=execution.name,
+        owner=options.owner,
+        results=execution.store.files.uri,
+        ttl=options.ttl,
+        patience=options.patience,
+        plugins=execution.plugins,
+        cells={c.run_id: c.spec.model_dump_json() for c in cells},
+        requests={c.run_id: execution.requests[c.run_id] for c in cells},
+        data=execution.data,
+        data_root=options.data_root,
+    )
 
 
 class Watcher(tune.Callback):

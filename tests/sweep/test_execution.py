@@ -118,6 +118,7 @@ ER.observe = observed
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_pushed_out_of_a_shared_card_gets_one_to_itself_in_a_process_of_its_own(
     tmp_path: Path, address: str
 ) -> None:
