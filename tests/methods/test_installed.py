@@ -47,7 +47,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 def test_an_installed_package_adds_a_method(install: Callable[..., None]) -> None:
     install(_Entry("installed", Installed))
     assert get_method("installed") is Installed
-    assert method_names()[-1] == "installed"
+    assert "installed" in method_names()
 
 
 @pytest.mark.parametrize(
