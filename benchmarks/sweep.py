@@ -97,7 +97,7 @@ def empty_cells(folder: Path, n: int) -> None:
 
         up = time.perf_counter()
         costs = Costs(store, cells, {})
-        display = FirstStart(Console(quiet=True), "bench", cells, 0, {c.run_id: 1.0 for c in cells})
+        display = FirstStart(Console(quiet=True), cells, 0, {c.run_id: 1.0 for c in cells})
         requests = settle(cells, costs, cluster, lambda: 0.0)
         execution = Execution("bench", store, cluster, requests, {}, [], display, Options())
         cpu = time.process_time()
@@ -113,7 +113,7 @@ def empty_cells(folder: Path, n: int) -> None:
 
 def utilisation(folder: Path, batch: int = 2, seeds: int = 4) -> None:
     file = grid(folder, seeds=seeds, methods="mir", batch=batch)
-    run_sweep(Console(), Asked(file, str(folder / "results-used")), Options(), None)
+    run_sweep(Console(), Asked(file, str(folder / "results-used")))
 
 
 def main(names: list[str]) -> None:

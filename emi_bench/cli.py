@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from emi_bench import __version__
 from emi_bench.errors import UserError
+from emi_bench.options import DataRoot, Plugin, Results, load_plugins
 from emi_bench.report import commands as report_commands
 from emi_bench.sweep import commands as sweep_commands
 
@@ -27,11 +27,6 @@ data_app = typer.Typer(no_args_is_help=True, help="Fetch and check data sets.")
 app.add_typer(data_app, name="data")
 console = Console()
 
-Results = Annotated[str, typer.Option(help="Folder of the results, or an s3:// or gs:// address.")]
-DataRoot = Annotated[
-    Path | None, typer.Option(help="Where data sets lie. Default: $EMI_BENCH_DATA, else ~/.cache/emi-bench.")
-]
-Plugin = Annotated[list[Path] | None, typer.Option(help="A Python file with your own methods or data sets.")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch the data set if it is missing.")]
 
 
@@ -120,10 +115,12 @@ def methods(
 def datasets(
     data_root: DataRoot = None,
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects.")] = False,
+    plugin: Plugin = None,
 ) -> None:
     """The data sets, and which of them lie under the data root."""
     from emi_bench.data import describe
 
+    load_plugins(plugin)
     rows = describe(data_root)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
@@ -140,10 +137,11 @@ def data_download(name: str, data_root: DataRoot = None) -> None:
 
 
 @data_app.command("verify")
-def data_verify(name: str, data_root: DataRoot = None) -> None:
+def data_verify(name: str, data_root: DataRoot = None, plugin: Plugin = None) -> None:
     """Load a data set and compare its content with the known fingerprint."""
     from emi_bench.data import verify
 
+    load_plugins(plugin)
     verdict = verify(name, data_root)
     console.print(f"{name}: {'ok' if verdict.ok else 'NOT OK'}, {verdict.detail}", highlight=False, soft_wrap=True)
     if verdict.where:
@@ -166,13 +164,6 @@ def doctor(results: Results = "results", data_root: DataRoot = None) -> None:
     console.print(table)
     if not healthy:
         raise typer.Exit(1)
-
-
-def load_plugins(paths: list[Path] | None) -> None:
-    from emi_bench.methods import load_plugin
-
-    for path in paths or []:
-        load_plugin(path)
 
 
 def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from emi_bench.run import RunResult
 from emi_bench.spec import Protocol, RunSpec, resolve
 from emi_bench.store import Store
 from emi_bench.store.lease import Lease
+from emi_bench.terminal import say
 
 
 def parse_settings(method: str, settings: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -96,9 +98,8 @@ def run_single(
         raise UserError(f"{spec.label} failed: {e}", hint=hint) from e
     except KeyboardInterrupt:
         kept = f"tasks 1-{bar.phase} are kept" if bar.phase else "no task was finished, so nothing is kept"
-        console.print(
-            f"\ninterrupted: {kept}. The same command goes on from there:\n  {spec.command()}", highlight=False
-        )
+        again = spec.command(results=results, data_root=data_root, device=device, threads=threads)
+        say(console, f"\ninterrupted: {kept}. The same command goes on from there:\n  {again}")
         raise typer.Exit(130) from None
     tell(console, spec, done, quiet)
 
@@ -112,7 +113,8 @@ def held(store: Store, spec: RunSpec) -> Iterator[None]:
     store.files.check_writable()
     with Lease(store.files, spec.run_id, owner=uuid.uuid4().hex, label=spec.label) as lease:
         if not lease.held:
-            hint = "`emi-bench status` shows where it stands; wait for it, or choose another place with --results."
+            status = shlex.join(["emi-bench", "status", "--results", store.files.uri])
+            hint = f"`{status}` shows where it stands; wait for it, or choose another place with --results."
             raise UserError(f"{spec.label} is being run on {store.files.uri} at this moment", hint=hint)
         yield
 

@@ -89,14 +89,16 @@ class RunSpec(BaseModel):
         """The method's constants as its own config object."""
         return get_method(self.method).config_class(**self.config)
 
-    def command(self) -> str:
-        """What a user types to get this run again."""
+    def command(
+        self, *, results: str = "results", data_root: Path | None = None, device: str | None = None, threads: int = 1
+    ) -> str:
+        """What a user types to get this run again, in the places and on the device that are named."""
         method = get_method(self.method)
         words = ["emi-bench", "run", "--method", self.method, "--dataset", self.source or self.dataset]
         if self.memory:
             words += ["--memory", str(self.memory)]
         words += ["--seed", str(self.seed)]
-        info = get_info(self.source or self.dataset)
+        info = get_info(self.source or self.dataset, data_root)
         protocol = Protocol(n_tasks=info.n_tasks)
         changed = {f"protocol.{k}": v for k, v in self.protocol.model_dump().items() if v != getattr(protocol, k)}
         default = method.config_class().resolve(make_problem(info, self.memory, self.protocol))
@@ -106,6 +108,11 @@ class RunSpec(BaseModel):
             words += ["--plugin", plugin]
         for key, value in changed.items():
             words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        words += ["--features"] if self.features else []
+        words += ["--results", results] if results != "results" else []
+        words += ["--data-root", str(data_root)] if data_root else []
+        words += ["--device", device] if device else []
+        words += ["--threads", str(threads)] if threads != 1 else []
         return shlex.join(words)
 
 
@@ -142,13 +149,13 @@ def resolve(
     """Check what a user asked for and fill in everything that follows from it."""
     cls = get_method(method)
     info = get_info(dataset, root)
-    settings = _checked(Protocol, protocol or {}, "protocol")
-    settings = settings.model_copy(update={"n_tasks": _tasks(info, settings.n_tasks)})
-    memory = _memory(cls, info, memory)
+    settings = check_keys(Protocol, protocol or {}, "protocol")
+    settings = settings.model_copy(update={"n_tasks": check_tasks(info, settings.n_tasks)})
+    memory = check_memory(cls, info, memory)
     if seed < 0:
         raise UserError(f"seed {seed} is negative", hint="seeds are 0, 1, 2 ...")
     problem = make_problem(info, memory, settings)
-    resolved = _checked(cls.config_class, config or {}, f"config of {method}").resolve(problem)
+    resolved = check_keys(cls.config_class, config or {}, f"config of {method}").resolve(problem)
     return RunSpec(
         method=method,
         method_version=cls.version,
@@ -170,10 +177,11 @@ def _source(dataset: str) -> str:
     return f"{kind}:{Path(path).expanduser().absolute()}"
 
 
-def _tasks(info: DataInfo, asked: int | None) -> int:
+def check_tasks(info: DataInfo, asked: int | None, words: str = "--set protocol.n_tasks=N") -> int:
+    """The number of tasks; `words` is how the user says it."""
     n = asked or info.n_tasks
     divisors = [t for t in range(1, info.n_classes + 1) if info.n_classes % t == 0]
-    hint = f"{info.n_classes} classes can be split into {', '.join(map(str, divisors))} tasks: --set protocol.n_tasks=N"
+    hint = f"{info.n_classes} classes can be split into {', '.join(map(str, divisors))} tasks: {words}"
     if n is None:
         raise UserError(f"{info.name} does not say into how many tasks it is split", hint=hint)
     if n not in divisors:
@@ -181,22 +189,27 @@ def _tasks(info: DataInfo, asked: int | None) -> int:
     return n
 
 
-def _memory(cls: type[Method], info: DataInfo, memory: int) -> int:
+def check_memory(cls: type[Method], info: DataInfo, memory: int, words: str = "--memory {}") -> int:
+    """The size of the memory, 0 for a method without one; `words` is how the user says it."""
     if memory < 0:
-        raise UserError(f"memory {memory} is negative", hint="--memory takes the number of images to keep")
+        raise UserError(f"memory {memory} is negative", hint=f"{words.format('N')} is the number of images to keep")
     if not cls.uses_memory:
         return 0
     if memory == 0:
-        raise UserError(f"{cls.name} needs a memory", hint=f"give it one: --memory {20 * info.n_classes}, for example")
+        raise UserError(
+            f"{cls.name} needs a memory", hint=f"give it one: {words.format(20 * info.n_classes)}, for example"
+        )
     if memory < info.n_classes:
         raise UserError(
             f"memory {memory} is smaller than the {info.n_classes} classes of {info.name}",
-            hint=f"a class without a single stored image cannot be replayed: use --memory {info.n_classes} or more",
+            hint="a class without a single stored image cannot be replayed: "
+            f"use {words.format(info.n_classes)} or more",
         )
     return memory
 
 
-def _checked(model: type[M], values: Mapping[str, Any], where: str) -> M:
+def check_keys(model: type[M], values: Mapping[str, Any], where: str) -> M:
+    """The model of some values; the first that does not fit is refused with what its key means."""
     try:
         return model(**values)
     except ValidationError as e:
@@ -204,9 +217,10 @@ def _checked(model: type[M], values: Mapping[str, Any], where: str) -> M:
         key = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise UserError(f"{where} has no key '{key}'", hint=did_you_mean(key, model.model_fields)) from e
-        raise UserError(f"{where}: {key}: {first['msg']} (got {first['input']!r})", hint=_says(model, key)) from e
+        raise UserError(f"{where}: {key}: {first['msg']} (got {first['input']!r})", hint=described(model, key)) from e
 
 
-def _says(model: type[BaseModel], key: str) -> str:
+def described(model: type[BaseModel], key: str) -> str:
+    """What a key of a model means, in its own words; empty where it has none."""
     field = model.model_fields.get(key.split(".")[0])
     return f"{key}: {field.description}" if field is not None and field.description else ""

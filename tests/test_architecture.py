@@ -20,6 +20,8 @@ FORBIDDEN = {
     "run": {"store", "sweep", "report", "cli"},
     "store": {"sweep", "report", "cli"},
     "sweep": {"report", "cli"},
+    "options": {"run", "spec", "store", "sweep", "report", "cli"},
+    "terminal": {"methods", "run", "spec", "store", "sweep", "report", "cli"},
     "report": {"sweep", "cli", "run", "data", "nets", "losses", "memory"},
 }
 

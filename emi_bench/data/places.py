@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,9 +27,10 @@ def missing(name: str, title: str, root: Path, places: Sequence[Path]) -> UserEr
     """The error for absent data: what, every place looked at, the ways to get it."""
     looked = "".join(f"\n  {place}" for place in places)
     files = " or ".join(place.name for place in places)
+    place = "" if root == data_root() else f" --data-root {shlex.quote(str(root))}"
     return UserError(
         f"{title} is not on this machine; looked for{looked}",
-        hint=f"Either download it:   emi-bench data download {name}\n"
+        hint=f"Either download it:   emi-bench data download {name}{place}\n"
         f"or put                {files}\n"
         f"under                 {root}   (another folder: --data-root DIR or {ENVIRONMENT}=DIR)",
     )

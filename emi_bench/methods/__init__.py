@@ -6,8 +6,10 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
+import warnings
+from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
@@ -43,7 +45,28 @@ def _built_in() -> dict[str, type[Method]]:
         if info.name not in _NOT_METHODS:
             found |= _methods_of(importlib.import_module(f"{__name__}.{info.name}"))
     for entry in entry_points(group="emi_bench.methods"):
-        found[entry.name] = entry.load()
+        try:
+            found[entry.name] = _installed(entry, found)
+        except Exception as e:  # one broken package must not stop every command
+            told = e.message if isinstance(e, UserError) else f"does not load: {type(e).__name__}: {e}"
+            package = entry.dist.name if entry.dist else "?"
+            warnings.warn(
+                f"the method '{entry.name}' of the installed package {package} is left out: it {told}. "
+                "Update or uninstall that package.",
+                stacklevel=2,
+            )
+    return found
+
+
+def _installed(entry: EntryPoint, known: Mapping[str, type[Method]]) -> type[Method]:
+    """The method of an entry point; what cannot be one is refused."""
+    if entry.name in known:
+        raise UserError(f"cannot have that name: {entry.name} is a method of emi-bench or of another package")
+    found = entry.load()
+    if not isinstance(found, type) or not issubclass(found, Method):
+        raise UserError(f"is not a Method but {found!r}")
+    if getattr(found, "name", None) != entry.name:
+        raise UserError(f"calls itself '{getattr(found, 'name', '')}'")
     return found
 
 

@@ -233,7 +233,8 @@ def summary_lines(grid: Grid, compared: Sequence[Comparison]) -> list[str]:
         ]
     if not grid.runs:
         return [
-            "the store holds no runs: `emi-bench demo` makes some in minutes, `emi-bench sweep sweeps/table1.yaml` all"
+            "the store holds no runs: `emi-bench sweep sweeps/demo.yaml` makes some in minutes, "
+            "`emi-bench sweep sweeps/table1.yaml` all"
         ]
     several = "s" if len(grid.settings) > 1 else ""
     lines = [f"{len(grid.runs)} runs in {len(grid.settings)} setting{several}"]

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.status import Status
 
 from emi_bench.errors import UserError
+from emi_bench.options import DataRoot, Plugin, Results, load_plugins
 from emi_bench.report.axes import Spread
 
 TABLES = {
@@ -25,7 +26,6 @@ TABLES = {
 STANDS_IN = {1: "accuracy", 2: "forgetting", 3: "ablation_", 4: "alpha_", 5: "prototypes_", 6: "efficiency_"}
 FORMATS = ("md", "tex", "csv")
 
-Results = Annotated[str, typer.Option(help="Folder of the results, or an s3:// or gs:// address.")]
 SpreadOption = Annotated[str, typer.Option(help="What stands after the ±: std, sem or ci95.")]
 ForgettingOption = Annotated[
     str, typer.Option(help="paper: T-1 tasks, rows before the last. raptor: T tasks, all rows.")
@@ -44,17 +44,22 @@ def report(
         list[Path] | None, typer.Argument(metavar="SWEEP.yaml", help="Only the runs of these sweeps.")
     ] = None,
     results: Results = "results",
+    data_root: DataRoot = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("reports/latest"),
     only: Annotated[str, typer.Option(help="Of tables,figures,html.")] = "tables,figures,html",
     spread: SpreadOption = "std",
     forgetting: ForgettingOption = "paper",
     underline: Annotated[bool, typer.Option(help="Underline the second best in LaTeX.")] = True,
+    plugin: Plugin = None,
 ) -> None:
     """Tables, figures, the comparison with the paper and one offline page, from whatever the store holds.
 
     Half-finished sweeps are fine: every number says how many runs stand behind it, a missing cell is an en dash.
+    It reads the results alone: --data-root and --plugin are taken so that the options of a sweep serve here too.
     """
     from emi_bench.report.build import ReportOptions, build
+
+    load_plugins(plugin)
 
     console = Console(stderr=True)
     parts = tuple(p.strip() for p in only.split(",") if p.strip())
@@ -106,7 +111,8 @@ def table_text(number: int, format_: str, results: str, spread: Spread, forgetti
     if not chosen:
         raise UserError(
             f"{results} holds no runs for table {number}",
-            hint="emi-bench demo makes some in minutes; emi-bench plan sweeps/table1.yaml shows the paper's grid",
+            hint="`emi-bench sweep sweeps/demo.yaml` makes some in minutes; "
+            "`emi-bench plan sweeps/table1.yaml` shows the paper's grid",
         )
     write = {"md": markdown_table, "tex": latex_table, "csv": csv_table}[format_]
     return "\n".join(write(t) for t in chosen)

@@ -36,15 +36,17 @@ class Failures:
     def __init__(self, files: Files) -> None:
         self.files = files
 
-    def record(self, spec: RunSpec, error: BaseException, traceback: str, sweep: str = "") -> Failure:
-        """Write down why a run failed; a former failure of the same run is counted."""
+    def record(
+        self, spec: RunSpec, error: BaseException, traceback: str, sweep: str = "", command: str = ""
+    ) -> Failure:
+        """Write down why a run failed and what repeats it; a former failure of the same run is counted."""
         former = self.get(spec.run_id)
         failure = Failure(
             run_id=spec.run_id,
             label=spec.label,
             error=one_line(error),
             traceback=traceback,
-            command=spec.command(),
+            command=command or spec.command(results=self.files.uri),
             spec=spec.model_dump(mode="json"),
             sweep=sweep,
             count=former.count + 1 if former else 1,

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -35,6 +36,7 @@ class Outcome:
     accuracy: float | None = None
     error: str = ""
     resumed_from: int = 0
+    command: str = ""  #: what repeats a run that failed
 
 
 def attempt(
@@ -48,6 +50,7 @@ def attempt(
     threads: int = 1,
     alone: bool = True,
     ttl: float = TTL,
+    data_root: Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Outcome:
     """Bring one run into the store, unless it is there or another holds it. Never raises for the run's own errors.
@@ -55,6 +58,11 @@ def attempt(
     `alone` says that nobody shares the card: then running out of memory is the run's own failure.
     """
     began = time.perf_counter()
+
+    def record(error: Exception) -> Outcome:
+        again = spec.command(results=store.files.uri, data_root=data_root, device=device, threads=threads)
+        return _record(spec, store, error, sweep, again, began)
+
     try:
         with Lease(store.files, spec.run_id, owner=owner, label=spec.label, sweep=sweep, ttl=ttl) as lease:
             if not lease.held:
@@ -73,9 +81,9 @@ def attempt(
     except torch.OutOfMemoryError as e:
         if not alone:
             return Outcome("out_of_memory", time.perf_counter() - began, error=one_line(e))
-        return _record(spec, store, e, sweep, began)
+        return record(e)
     except Exception as e:  # anything a method may do must not stop the others
-        return _record(spec, store, e, sweep, began)
+        return record(e)
     seconds = time.perf_counter() - began
     if done.result is None:
         return Outcome("present", seconds)
@@ -91,12 +99,12 @@ def _same_code(spec: RunSpec) -> None:
         )
 
 
-def _record(spec: RunSpec, store: PatientStore, error: Exception, sweep: str, began: float) -> Outcome:
+def _record(spec: RunSpec, store: PatientStore, error: Exception, sweep: str, again: str, began: float) -> Outcome:
     """The store may be what failed; then the driver's message is all there is."""
     told = one_line(error)
     try:
         files = PatientFiles(store.files.uri, patience=min(5.0, store.files.patience))
-        Failures(files).record(spec, error, traceback.format_exc(), sweep)
+        Failures(files).record(spec, error, traceback.format_exc(), sweep, again)
     except Exception as e:
         told += f" (not recorded: {one_line(e)})"
-    return Outcome("failed", time.perf_counter() - began, error=told)
+    return Outcome("failed", time.perf_counter() - began, error=told, command=again)

@@ -58,10 +58,15 @@ class Cluster:
         return "; ".join(f"{n} node{'s' * (n > 1)} with {text}" for text, n in kinds.items())
 
 
+def is_local(address: str | None) -> bool:
+    """Whether a sweep starts a Ray of its own: no cluster is named by the option or by RAY_ADDRESS."""
+    return not (address or os.environ.get("RAY_ADDRESS"))
+
+
 @contextlib.contextmanager
 def connected(address: str | None) -> Iterator[Cluster]:
     """Ray for the time of a sweep. Without an address (option or RAY_ADDRESS): a local one, gone afterwards."""
-    local = not (address or os.environ.get("RAY_ADDRESS"))
+    local = is_local(address)
     for key, value in QUIET.items():
         os.environ.setdefault(key, value)
     if local:

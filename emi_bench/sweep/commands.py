@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from emi_bench.options import DataRoot, Plugin, Results, load_plugins
+
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.")]
-Results = Annotated[str, typer.Option(help="Folder of the results, or an s3:// or gs:// address.")]
-DataRoot = Annotated[
-    Path | None, typer.Option(help="Where data sets lie. Default: $EMI_BENCH_DATA, else ~/.cache/emi-bench.")
-]
 Only = Annotated[
     list[str] | None,
     typer.Option(
@@ -21,7 +19,6 @@ Only = Annotated[
 ]
 Seeds = Annotated[str | None, typer.Option(help="Only these seeds: 0-2 or 0,3.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N cells.")]
-Plugin = Annotated[list[Path] | None, typer.Option(help="A Python file with your own methods or data sets.")]
 
 SWEEP_HELP = """Run every cell of a sweep that the store does not hold yet, on this machine or on a Ray cluster.
 
@@ -91,7 +88,16 @@ def sweep(
     from emi_bench.sweep.invoke import Asked, run_sweep
     from emi_bench.sweep.schedule import Options
 
-    asked = Asked(file, results, data_root, only or [], seeds, limit, _load(plugin))
+    options = Options(
+        max_concurrent=max_concurrent,
+        fail_fast=fail_fast,
+        log=log,
+        ttl=claim_seconds,
+        patience=patience,
+        autoscaling=autoscaling,
+        data_root=data_root.absolute() if data_root else None,
+    )
+    asked = Asked(file, results, data_root, only or [], seeds, limit, load_plugins(plugin), options, address)
     if dry_run:
         from emi_bench.sweep.status import show_plan
 
@@ -101,15 +107,7 @@ def sweep(
         from emi_bench.sweep.tuning import logger
 
         logger(log, file.stem)  # said before any work is done
-    options = Options(
-        max_concurrent=max_concurrent,
-        fail_fast=fail_fast,
-        log=log,
-        ttl=claim_seconds,
-        patience=patience,
-        autoscaling=autoscaling,
-    )
-    run_sweep(Console(), asked, options, address)
+    run_sweep(Console(), asked)
 
 
 def plan(
@@ -125,7 +123,7 @@ def plan(
     from emi_bench.sweep.invoke import Asked
     from emi_bench.sweep.status import show_plan
 
-    show_plan(Console(), Asked(file, results, data_root, only or [], seeds, limit, _load(plugin)))
+    show_plan(Console(), Asked(file, results, data_root, only or [], seeds, limit, load_plugins(plugin)))
 
 
 def status(
@@ -138,7 +136,7 @@ def status(
     from emi_bench.sweep.invoke import Asked
     from emi_bench.sweep.status import show_status
 
-    plugins = _load(plugin)
+    plugins = load_plugins(plugin)
     show_status(Console(), Asked(file, results, data_root, plugins=plugins) if file else None, results)
 
 
@@ -150,11 +148,3 @@ def failures(
     from emi_bench.sweep.status import show_failures
 
     show_failures(Console(), results, brief)
-
-
-def _load(paths: list[Path] | None) -> list[Path]:
-    from emi_bench.methods import load_plugin
-
-    for path in paths or []:
-        load_plugin(path)
-    return list(paths or [])

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emi_bench.data import get_info
+from emi_bench.methods import get_method
 from emi_bench.spec import RunSpec
 from emi_bench.store import Store
 from emi_bench.store.schema import read_provenance
@@ -51,7 +52,7 @@ STEP: dict[str, Callable[[float, float, float, int], float]] = {
     "agem": lambda b, r, M, C: 3 * (b + r),
     "er": lambda b, r, M, C: 3 * (b + r),
     "mir": lambda b, r, M, C: 3 * (b + r) + 2 * min(5 * r, M),
-    "gss": lambda b, r, M, C: 3 * (b + r) + 33 * b,
+    "gss": lambda b, r, M, C: 3 * (b + r) + 3 * (min(100, M) + b),  # ten subsets of ten, and the batch
     "aser": lambda b, r, M, C: 4.2 * 3 * (b + r),
     "gdumb": lambda b, r, M, C: 0,
     "dvc": lambda b, r, M, C: 6 * (b + r) + 4 * min(5 * r, M),
@@ -71,7 +72,7 @@ def load_of(spec: RunSpec) -> Load:
     tasks = spec.n_tasks
     tested = info.n_test * (tasks + 1) / 2
     epochs = spec.config.get("epochs", 1)
-    if spec.method == "offline":
+    if get_method(spec.method).joint:
         size = spec.config["batch"]
         return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)
     steps = info.n_train / b

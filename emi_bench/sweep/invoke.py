@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,19 @@ from emi_bench.data.own import find_own, is_own
 from emi_bench.errors import UserError
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
-from emi_bench.sweep.cluster import Cluster, connected
+from emi_bench.sweep.cluster import Cluster, connected, is_local
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.packing import Request, check_feasible, settle, slots, warnings_of
 from emi_bench.sweep.plan import Cell, Plan, expand, make_plan, parse_only, parse_seeds, select
 from emi_bench.sweep.progress import Display, duration, make_display
 from emi_bench.sweep.schedule import Execution, FailedFast, Interrupted, Options, give_back
 from emi_bench.sweep.spec import Sweep, read_sweep
+from emi_bench.terminal import say
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The words of the command that choose cells and places."""
+    """The words of the command: which cells, in which places, how."""
 
     file: Path
     results: str = "results"
@@ -38,17 +39,50 @@ class Asked:
     seeds: str | None = None
     limit: int | None = None
     plugins: list[Path] = field(default_factory=list)
+    options: Options = field(default_factory=Options)
+    address: str | None = None
 
     def again(self, command: str = "sweep") -> str:
-        """The command that goes on."""
-        words = ["emi-bench", command, str(self.file)]
-        words += ["--results", self.results] if self.results != "results" else []
-        words += ["--data-root", str(self.data_root)] if self.data_root else []
-        for name, values in (("only", self.only), ("plugin", self.plugins)):
-            for value in values if command == "sweep" else []:
-                words += [f"--{name}", str(value)]
-        words += ["--seeds", self.seeds] if self.seeds and command == "sweep" else []
-        return shlex.join(words)
+        """The command that goes on; or another one on the same sweep, with as much of this as it takes."""
+        given: dict[str, Any] = {
+            "results": self.results if self.results != "results" else None,
+            "data-root": self.data_root,
+            "plugin": self.plugins,
+        }
+        if command in ("sweep", "plan"):
+            given |= {"only": self.only, "seeds": self.seeds, "limit": self.limit}
+        if command == "sweep":
+            o, default = self.options, Options()
+            given |= {"address": self.address, "max-concurrent": o.max_concurrent, "log": o.log}
+            given |= {"autoscaling": o.autoscaling, "fail-fast": o.fail_fast}
+            given["claim-seconds"] = o.ttl if o.ttl != default.ttl else None
+            given["patience"] = o.patience if o.patience != default.patience else None
+        return typed(command, self.file, **given)
+
+    def failures(self) -> str:
+        """The command that shows the tracebacks."""
+        return failures_command(self.results)
+
+
+def typed(*words: object, **options: Any) -> str:
+    """A command as a user types it; options that are None, False or empty are left out, those of lists repeated.
+
+    >>> typed("sweep", Path("my file.yaml"), only=["a=1", "b=2"], seeds="0-2", limit=None, autoscaling=True)
+    "emi-bench sweep 'my file.yaml' --only a=1 --only b=2 --seeds 0-2 --autoscaling"
+    """
+    told = ["emi-bench", *map(str, words)]
+    for name, value in options.items():
+        if value is True:
+            told.append(f"--{name}")
+        elif value is not None and value is not False:
+            for one in value if isinstance(value, list) else [value]:
+                told += [f"--{name}", str(one)]
+    return shlex.join(told)
+
+
+def failures_command(results: str) -> str:
+    """The command that shows the tracebacks of a store."""
+    return typed("failures", results=results if results != "results" else None)
 
 
 def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
@@ -60,82 +94,97 @@ def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
     return sweep, make_plan(cells, store, repeated=repeated)
 
 
-def run_sweep(console: Console, asked: Asked, options: Options, address: str | None) -> None:
+def run_sweep(console: Console, asked: Asked) -> None:
     """The whole invocation; leaves with 1 where runs failed, 130 or 143 where it was stopped."""
-    store = PatientStore(asked.results, options.patience)
-    if options.log == "tensorboard" and store.files.remote:
-        raise UserError(
-            "tensorboard logs are files beside the results, and these are in a bucket",
-            hint="use --log mlflow or --log wandb, or a folder for --results",
-        )
-    _check_place(store)
+    store = PatientStore(asked.results, asked.options.patience)
+    _check_place(store, asked.options)
     sweep, plan = planned(asked, store)
-    options.reuse = options.reuse and not sweep.fresh_process
     to_run = plan.todo + [cell for cell, _ in plan.held]
-    _say(console, f"{sweep.name}: {len(plan.cells)} runs, {len(plan.done)} done, {len(to_run)} to run")
+    say(console, f"{sweep.name}: {len(plan.cells)} runs, {len(plan.done)} done, {len(to_run)} to run")
     if not to_run:
-        _say(console, f"nothing to do. The report: {asked.again('report')}")
+        say(console, f"nothing to do. The report: {asked.again('report')}")
         return
     missing_data(to_run, asked.data_root)
+    costs = Costs(store, to_run, plan.results)
+    if is_local(asked.address) and not asked.options.autoscaling:
+        _missing_cards(to_run, costs)
     code = 0
     display: Display | None = None
     try:
-        with connected(address) as cluster:
-            costs = Costs(store, to_run, plan.results)
-            requests = settle(to_run, costs, cluster, _card_bytes)
-            for warning in warnings_of(requests.values()):
-                _say(console, f"warning: {warning}")
-            if not options.autoscaling:
-                check_feasible(requests, cluster)
+        with connected(asked.address) as cluster:
+            requests = _requests(console, to_run, costs, cluster, asked.options)
             seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
-            to_run.sort(key=lambda c: -seconds[c.run_id])
-            data = _put_data(to_run, asked.data_root)
-            display = make_display(console, sweep.name, plan.cells, plan.done, seconds)
-            display.slots = slots(requests, cluster, options.max_concurrent)
-            _say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
-            plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
-            execution = Execution(sweep.name, store, cluster, requests, data, plugins, display, options)
+            execution = _execution(console, asked, sweep, plan, store, cluster, requests, seconds)
+            display = execution.display
             with display:
-                execution.run(to_run)
+                execution.run(sorted(to_run, key=lambda c: -seconds[c.run_id]))
     except FailedFast as e:
-        _say(console, f"stopped at the first failure ({e}), as asked")
+        say(console, f"stopped at the first failure ({e}), as asked")
     except Interrupted as e:
         code = 128 + e.number
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     finally:
-        give_back(store, options.owner)
+        give_back(store, asked.options.owner)
     if display is not None:
         summary(console, asked, display, stopped=code != 0)
     elif code:
-        _say(console, f"stopped before the first run. Go on with: {asked.again()}")
+        say(console, f"stopped before the first run. Go on with: {asked.again()}")
     if code or (display is not None and display.failures):
         raise typer.Exit(code or 1)
+
+
+def _requests(
+    console: Console, cells: list[Cell], costs: Costs, cluster: Cluster, options: Options
+) -> dict[str, Request]:
+    """What the runs ask of a cluster; what it can never give is refused."""
+    requests = settle(cells, costs, cluster, _card_bytes)
+    for warning in warnings_of(requests.values()):
+        say(console, f"warning: {warning}")
+    if not options.autoscaling:
+        check_feasible(requests, cluster)
+    return requests
+
+
+def _execution(
+    console: Console,
+    asked: Asked,
+    sweep: Sweep,
+    plan: Plan,
+    store: PatientStore,
+    cluster: Cluster,
+    requests: dict[str, Request],
+    seconds: dict[str, float],
+) -> Execution:
+    """All that the runs need, brought to the cluster; and what is shown of them."""
+    data = _put_data([c for c in plan.cells if c.run_id in requests], asked.data_root)
+    display = make_display(console, plan.cells, plan.done, seconds)
+    display.slots = slots(requests, cluster, asked.options.max_concurrent)
+    say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
+    plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
+    options = replace(asked.options, reuse=asked.options.reuse and not sweep.fresh_process)
+    return Execution(sweep.name, store, cluster, requests, data, plugins, display, options)
 
 
 def summary(console: Console, asked: Asked, display: Display, stopped: bool) -> None:
     """The end, for people: counts, failures, what to type next."""
     elapsed = time.monotonic() - display.began
     computed = display.ended_now["done"]
-    _say(
+    say(
         console,
         f"{display.n_done}/{display.n_cells} done, {computed} of them now in {duration(elapsed)}"
         + (f" (slots {100 * display.utilisation():.0f} % busy)" if computed and not stopped else ""),
     )
     for cell, outcome in display.failures:
-        _say(console, f"FAILED {cell.spec.label}: {outcome.error}\n  again: {cell.spec.command()}")
+        say(console, f"FAILED {cell.spec.label}: {outcome.error}\n  again: {outcome.command}")
     if display.failures:
-        _say(console, "tracebacks: emi-bench failures" + _results(asked))
+        say(console, f"tracebacks: {asked.failures()}")
     if stopped:
-        _say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
+        say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
     elif display.n_done == display.n_cells:
-        _say(console, f"the report: {asked.again('report')}")
+        say(console, f"the report: {asked.again('report')}")
     else:
-        _say(console, f"failed runs are tried again by: {asked.again()}")
-
-
-def _results(asked: Asked) -> str:
-    return f" --results {asked.results}" if asked.results != "results" else ""
+        say(console, f"failed runs are tried again by: {asked.again()}")
 
 
 def missing_data(cells: list[Cell], root: Path | None) -> None:
@@ -150,6 +199,12 @@ def missing_data(cells: list[Cell], root: Path | None) -> None:
             from emi_bench.data import load
 
             load(name, root)  # raises, with every place looked at and the ways to get it
+
+
+def _missing_cards(cells: list[Cell], costs: Costs) -> None:
+    """Runs that ask for a card of this machine, where torch finds none, are refused before Ray starts."""
+    requests, here = local_requests(cells, costs)
+    check_feasible({run_id: r for run_id, r in requests.items() if r.where == "cuda"}, here)
 
 
 def _put_data(cells: list[Cell], root: Path | None) -> dict[str, Any]:
@@ -183,7 +238,12 @@ def _card_bytes() -> float:
     return answer
 
 
-def _check_place(store: PatientStore) -> None:
+def _check_place(store: PatientStore, options: Options) -> None:
+    if options.log == "tensorboard" and store.files.remote:
+        raise UserError(
+            "tensorboard logs are files beside the results, and these are in a bucket",
+            hint="use --log mlflow or --log wandb, or a folder for --results",
+        )
     try:
         store.files.mark()
     except OSError as e:
@@ -192,10 +252,6 @@ def _check_place(store: PatientStore) -> None:
             hint="choose another place with --results DIR, or make this one writable",
         ) from e
     store.files.check_writable()
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def local_requests(cells: list[Cell], costs: Costs) -> tuple[dict[str, Request], Cluster]:

@@ -30,6 +30,21 @@ class Request:
         asked = {"CPU": self.cpu, "GPU": self.gpu, **dict(self.custom)}
         return {k: v for k, v in asked.items() if v}
 
+    @property
+    def threads(self) -> int:
+        """Of torch: one a CPU."""
+        return max(1, math.ceil(self.cpu))
+
+    @property
+    def where(self) -> str:
+        """Where torch computes."""
+        return self.device if self.device != "auto" else "cuda" if self.gpu > 0 else "cpu"
+
+    @property
+    def shared(self) -> bool:
+        """Whether others may be on the card."""
+        return 0 < self.gpu < 1
+
     def alone(self) -> Request:
         """The same run with a card to itself."""
         return Request(self.cpu, 1.0, self.device, self.custom)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from emi_bench.data import get_info
 from emi_bench.data.own import find_own, is_own
 from emi_bench.errors import UserError
+from emi_bench.methods import get_method
 from emi_bench.registry import did_you_mean
-from emi_bench.spec import RunSpec, resolve
+from emi_bench.spec import Protocol, RunSpec, check_keys, check_memory, check_tasks, resolve
 from emi_bench.store import Store
 from emi_bench.store.claims import Claim, Claims
 from emi_bench.sweep.source import YamlSource
@@ -50,38 +54,69 @@ def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[
     """All cells, each once, in the order of the file; and how many were named more than once."""
     cells: dict[str, Cell] = {}
     n = 0
-    for s, setting in enumerate(sweep.settings):
-        dataset = _absolute(setting.dataset)
-        protocol = sweep.protocol | setting.protocol
-        seen: set[tuple[int, str, int]] = set()
-        for m, entry in enumerate(sweep.methods):
-            with placed(source, ["methods", m]):
-                default: dict[int, RunSpec] = {}
-                for variant, config in entry.configs().items():
-                    for memory in setting.memory:
-                        template = resolve(
-                            entry.name, dataset, memory=memory, config=config, protocol=protocol,
-                            variant=variant, features=sweep.features, root=root,
-                        )  # fmt: skip
-                        memory = template.memory
-                        if (m, variant, memory) in seen:  # a method without memory: one cell for all memory sizes
-                            continue
-                        seen.add((m, variant, memory))
-                        if memory not in default:
-                            default[memory] = resolve(
-                                entry.name, dataset, memory=memory, protocol=protocol,
-                                features=sweep.features, root=root,
-                            )  # fmt: skip
-                        if template.config == default[memory].config:
-                            template = default[memory]  # one name for one run, whichever sweep names it
-                        resources = _resources(sweep, setting, entry)
-                        group = f"{template.label.rpartition(' seed ')[0]}|{s}"
-                        for seed in sweep.seeds:
-                            # not model_copy: it would carry a cached run_id along
-                            spec = RunSpec.model_construct(**(dict(template) | {"seed": seed}))
-                            cells.setdefault(spec.run_id, Cell(spec, resources, group))
-                            n += 1
+    for s in range(len(sweep.settings)):
+        _check_protocol(sweep, source, s, root)
+        for m in range(len(sweep.methods)):
+            for cell in _cells(sweep, source, s, m, root):
+                cells.setdefault(cell.run_id, cell)
+                n += 1
     return list(cells.values()), n - len(cells)
+
+
+def _cells(sweep: Sweep, source: YamlSource, s: int, m: int, root: Path | None) -> list[Cell]:
+    """Of one method entry in one setting: its variants by memory sizes by seeds."""
+    setting, entry = sweep.settings[s], sweep.methods[m]
+    resources = _resources(sweep, setting, entry)
+    resolved = partial(
+        resolve,
+        entry.name,
+        _absolute(setting.dataset),
+        protocol=sweep.protocol | setting.protocol,
+        features=sweep.features,
+        root=root,
+    )
+    cells = []
+    memories = _memories(sweep, source, s, m, root)
+    with placed(source, ["methods", m]):
+        default = {memory: resolved(memory=memory) for memory in memories}
+        for (variant, config), memory in itertools.product(entry.configs().items(), memories):
+            template = resolved(memory=memory, config=config, variant=variant)
+            if template.config == default[memory].config:
+                template = default[memory]  # one name for one run, whichever sweep names it
+            group = f"{template.label.rpartition(' seed ')[0]}|{s}"
+            for seed in sweep.seeds:
+                # not model_copy: it would carry a cached run_id along
+                spec = RunSpec.model_construct(**(dict(template) | {"seed": seed}))
+                cells.append(Cell(spec, resources, group))
+    return cells
+
+
+def _memories(sweep: Sweep, source: YamlSource, s: int, m: int, root: Path | None) -> list[int]:
+    """The memory sizes of a setting, as a method takes them: one for all where it has no memory."""
+    setting, cls = sweep.settings[s], get_method(sweep.methods[m].name)
+    info = get_info(setting.dataset, root)
+    listed = isinstance(source.content["settings"][s]["memory"], list)
+    found = []
+    for i, memory in enumerate(setting.memory):
+        with placed(source, ["settings", s, "memory", *([i] if listed else [])]):
+            found.append(check_memory(cls, info, memory, "`memory: {}`"))
+    return list(dict.fromkeys(found))
+
+
+def _check_protocol(sweep: Sweep, source: YamlSource, s: int, root: Path | None) -> None:
+    """Values that do not fit are said where they stand: in the setting, else in the sweep."""
+    setting = sweep.settings[s]
+
+    def where(key: str) -> list[str | int]:
+        return ["settings", s, "protocol", key] if key in setting.protocol else ["protocol", key]
+
+    protocol = sweep.protocol | setting.protocol
+    for key, value in protocol.items():
+        with placed(source, where(key)):
+            check_keys(Protocol, {key: value}, "protocol")
+    with placed(source, where("n_tasks") if "n_tasks" in protocol else ["settings", s, "dataset"]):
+        n_tasks = check_keys(Protocol, protocol, "protocol").n_tasks
+        check_tasks(get_info(setting.dataset, root), n_tasks, "`protocol: {n_tasks: N}`")
 
 
 def _resources(sweep: Sweep, setting: Setting, entry: MethodEntry) -> Resources:

@@ -15,6 +15,7 @@ from emi_bench.store.claims import Claim
 from emi_bench.store.lease import holder
 from emi_bench.sweep.attempt import Outcome
 from emi_bench.sweep.plan import Cell
+from emi_bench.terminal import say
 
 SHOWN = 12  # running cells in the live display
 
@@ -37,8 +38,8 @@ def duration(seconds: float) -> str:
 class Display:
     """Plain lines: one for every run that ends, and nothing else."""
 
-    def __init__(self, console: Console, name: str, cells: list[Cell], done: int, seconds: dict[str, float]) -> None:
-        self.console, self.name = console, name
+    def __init__(self, console: Console, cells: list[Cell], done: int, seconds: dict[str, float]) -> None:
+        self.console = console
         self.total = Counter(_row(c) for c in cells)
         self.left = dict(seconds)  #: estimated seconds of each run that is to come
         self.n_cells, self.n_done = len(cells), done
@@ -108,10 +109,7 @@ class Display:
             self.note(f"waiting for {n} run{'s' * (n > 1)} held by another sweep ({'; '.join(names)}); Ctrl-C leaves")
 
     def note(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def tick(self) -> None:
-        return None
+        say(self.console, text)
 
     # --- numbers -------------------------------------------------------------------------------------------------
 
@@ -190,12 +188,10 @@ def _row(cell: Cell) -> tuple[str, str]:
     return spec.method + variant, f"{spec.dataset}{f' {spec.memory}' if spec.memory else ''}"
 
 
-def make_display(
-    console: Console, name: str, cells: list[Cell], done: list[Cell], seconds: dict[str, float]
-) -> Display:
+def make_display(console: Console, cells: list[Cell], done: list[Cell], seconds: dict[str, float]) -> Display:
     """Live on a terminal, plain elsewhere."""
     if not console.is_terminal:
-        return Display(console, name, cells, len(done), seconds)
-    live = LiveDisplay(console, name, cells, len(done), seconds)
+        return Display(console, cells, len(done), seconds)
+    live = LiveDisplay(console, cells, len(done), seconds)
     live.already(done)
     return live

@@ -9,7 +9,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -61,6 +61,7 @@ class Options:
     ttl: float = TTL
     patience: float = PATIENCE
     autoscaling: bool = False
+    data_root: Path | None = None  #: for the commands that repeat runs
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
@@ -131,7 +132,6 @@ class Execution:
 
     def tick(self) -> None:
         """Often, in the main thread: the place where a signal takes effect."""
-        self.display.tick()
         if self.signal is not None:
             raise Interrupted(self.signal)
 
@@ -139,8 +139,13 @@ class Execution:
         if outcome.state == "lost" and self.store.done(cell.spec):
             outcome = Outcome("present")  # it died after its work was done
         if outcome.state == "lost":  # nobody else is left to write it down
+            request, files = self.requests[cell.run_id], self.store.files
+            again = cell.spec.command(
+                results=files.uri, data_root=self.options.data_root, device=request.where, threads=request.threads
+            )
+            outcome = replace(outcome, command=again)
             with contextlib.suppress(OSError):
-                Failures(self.store.files).record(cell.spec, WorkerLost(outcome.error), outcome.error, self.name)
+                Failures(files).record(cell.spec, WorkerLost(outcome.error), outcome.error, self.name, again)
         self.outcomes[cell.run_id] = outcome
         self.display.ended(cell, outcome)
         if self.options.fail_fast and outcome.state in ("failed", "lost"):

@@ -12,7 +12,7 @@ from emi_bench.data import get_info
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method, load_plugin
 from emi_bench.registry import did_you_mean
-from emi_bench.spec import Protocol
+from emi_bench.spec import Protocol, described
 from emi_bench.sweep.source import YamlSource
 
 DEFAULT_VARIANT = "default"
@@ -57,7 +57,7 @@ class MethodEntry(_Strict):
     """Constants that differ from the method's defaults, in every variant."""
     variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Name -> constants; one set of runs each. `default: {}` is the method as it is."""
-    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
     """Constant -> values; one variant for every combination."""
     resources: Resources = Resources()
 
@@ -199,11 +199,14 @@ def _explained(error: ValidationError, source: YamlSource) -> UserError:
     if first["type"] == "extra_forbidden":
         return UserError(f"{where}: unknown key '{key}'", did_you_mean(key, model.model_fields))
     if first["type"] == "missing":
-        return UserError(f"{where} is missing", _says(model, key) or "a sweep needs name, methods, settings and seeds")
+        return UserError(
+            f"{where} is missing", described(model, key) or "a sweep needs name, methods, settings and seeds"
+        )
     if first["type"] == "too_short":
-        return UserError(f"{where} is empty: there would be nothing to run", _says(model, key))
+        hints = (described(model, part) for part in reversed(loc) if isinstance(part, str))
+        return UserError(f"{where} is empty: there would be nothing to run", next(filter(None, hints), ""))
     told = first["msg"].removeprefix("Value error, ")
-    return UserError(f"{where}: {told} (got {first['input']!r})", _says(model, key))
+    return UserError(f"{where}: {told} (got {first['input']!r})", described(model, key))
 
 
 #: Names that pydantic puts into a location for the branches of a union.
@@ -219,8 +222,3 @@ _MODELS: dict[str, type[BaseModel]] = {
 def _model_at(loc: list[Any]) -> type[BaseModel]:
     named = [_MODELS[part] for part in loc if part in _MODELS]
     return named[-1] if named else Sweep
-
-
-def _says(model: type[BaseModel], key: str) -> str:
-    field = model.model_fields.get(key)
-    return f"{key}: {field.description}" if field is not None and field.description else ""

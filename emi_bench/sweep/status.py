@@ -14,10 +14,11 @@ from emi_bench.store.claims import Claim, Claims
 from emi_bench.store.failures import Failure, Failures
 from emi_bench.store.lease import holder
 from emi_bench.sweep.cost import Costs
-from emi_bench.sweep.invoke import Asked, local_requests, planned
-from emi_bench.sweep.packing import check_feasible, slots
+from emi_bench.sweep.invoke import Asked, failures_command, local_requests, planned
+from emi_bench.sweep.packing import Request, check_feasible, slots
 from emi_bench.sweep.plan import Cell, Plan, count
 from emi_bench.sweep.progress import duration
+from emi_bench.terminal import say
 
 
 def show_plan(console: Console, asked: Asked) -> None:
@@ -28,10 +29,10 @@ def show_plan(console: Console, asked: Asked) -> None:
     requests, here = local_requests(plan.todo, costs)
     title = f"{sweep.name}: {sweep.title}" if sweep.title else sweep.name
     console.print(title, style="bold", highlight=False, markup=False)
-    console.print(_matrix(plan, costs, {r: q.gpu > 0 for r, q in requests.items()}))
+    console.print(_matrix(plan, costs, requests))
     again = f", {plan.repeated} named twice and run once" if plan.repeated else ""
     held = f", {len(plan.held)} held by another sweep" if plan.held else ""
-    _say(console, f"{len(plan.cells)} runs{again}: {len(plan.done)} done{held}, {len(plan.todo)} to run")
+    say(console, f"{len(plan.cells)} runs{again}: {len(plan.done)} done{held}, {len(plan.todo)} to run")
     if not plan.todo:
         return
     cpu = [costs.of(c, False) for c in plan.todo if requests[c.run_id].gpu == 0]
@@ -41,29 +42,29 @@ def show_plan(console: Console, asked: Asked) -> None:
     estimates = [e.measured for e in cpu] + [e.measured for e, _ in gpu]
     how = "measured" if all(estimates) else "estimate" if not any(estimates) else f"{sum(estimates)} of them measured"
     if gpu:
-        _say(console, f"about {sum(e.seconds * share for e, share in gpu) / 3600:.1f} GPU hours ({how})")
+        say(console, f"about {sum(e.seconds * share for e, share in gpu) / 3600:.1f} GPU hours ({how})")
     if cpu:
         as_gpu = sum(costs.of(c, True).seconds for c in plan.todo if requests[c.run_id].gpu == 0)
         beside = f"; on a card of the paper's speed {as_gpu / 3600:.1f} GPU hours" if as_gpu > 3600 else ""
-        _say(console, f"about {sum(e.seconds for e in cpu) / 3600:.1f} CPU hours ({how}){beside}")
+        say(console, f"about {sum(e.seconds for e in cpu) / 3600:.1f} CPU hours ({how}){beside}")
     try:
         check_feasible(requests, here)
     except UserError as e:
-        _say(console, f"not on this machine: {e.message}\n  {e.hint}")
+        say(console, f"not on this machine: {e.message}\n  {e.hint}")
         return
     at_once = slots(requests, here, None)
     finish = max(total / at_once, longest)
     when = time.strftime("%a %H:%M" if finish < 6 * 86400 else "%Y-%m-%d", time.localtime(time.time() + finish))
-    _say(console, f"on this machine, {at_once} at a time: {duration(finish)}, until {when}")
+    say(console, f"on this machine, {at_once} at a time: {duration(finish)}, until {when}")
 
 
-def _matrix(plan: Plan, costs: Costs, on_gpu: dict[str, bool]) -> Table:
+def _matrix(plan: Plan, costs: Costs, requests: dict[str, Request]) -> Table:
     """Methods by data sets: done/all, and the hours to come."""
     every, done = count(plan.cells), count(plan.done)
     datasets = list(dict.fromkeys(d for _, d in every))
     hours: dict[str, float] = {}
     for cell in plan.todo:
-        seconds = costs.of(cell, on_gpu[cell.run_id]).seconds
+        seconds = costs.of(cell, requests[cell.run_id].gpu > 0).seconds
         hours[cell.spec.method] = hours.get(cell.spec.method, 0.0) + seconds / 3600
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("done/runs")
@@ -88,15 +89,16 @@ def show_status(console: Console, asked: Asked | None, results: str) -> None:
             by_folder[path.rpartition("/")[0]] = by_folder.get(path.rpartition("/")[0], 0) + 1
         for folder, n in sorted(by_folder.items()):
             dataset, _, method = folder.partition("/")
-            _say(console, f"{dataset:14} {method:10} {n}")
-        _say(console, f"{len(done)} done, {len(claims)} running, {len(failures)} failed")
+            say(console, f"{dataset:14} {method:10} {n}")
+        say(console, f"{len(done)} done, {len(claims)} running, {len(failures)} failed")
         _running(console, list(claims.values()))
         return
     sweep, plan = planned(asked, store)
     failed = [c for c in plan.todo if c.run_id in failures]
     costs = Costs(store, plan.cells, plan.results)
-    console.print(_matrix(plan, costs, {c.run_id: False for c in plan.todo}))
-    _say(
+    requests, _ = local_requests(plan.todo, costs)
+    console.print(_matrix(plan, costs, requests))
+    say(
         console,
         f"{sweep.name}: {len(plan.done)}/{len(plan.cells)} done, {len(plan.held)} running, "
         f"{len(failed)} failed, {len(plan.todo) - len(failed)} waiting",
@@ -104,9 +106,9 @@ def show_status(console: Console, asked: Asked | None, results: str) -> None:
     _running(console, [claim for _, claim in plan.held])
     _failed(console, failed, failures, results)
     if plan.todo and not plan.held:
-        _say(console, f"no sweep is at work here. Go on with: {asked.again()}")
+        say(console, f"no sweep is at work here. Go on with: {asked.again()}")
     elif not plan.todo and not plan.held:
-        _say(console, f"the report: {asked.again('report')}")
+        say(console, f"the report: {asked.again('report')}")
 
 
 def _running(console: Console, claims: list[Claim]) -> None:
@@ -121,24 +123,19 @@ def _running(console: Console, claims: list[Claim]) -> None:
 
 def _failed(console: Console, cells: list[Cell], failures: dict[str, Failure], results: str) -> None:
     for cell in cells:
-        _say(console, f"  FAILED {cell.spec.label}: {failures[cell.run_id].error}")
+        say(console, f"  FAILED {cell.spec.label}: {failures[cell.run_id].error}")
     if cells:
-        _say(console, "  tracebacks: emi-bench failures" + (f" --results {results}" if results != "results" else ""))
+        say(console, f"  tracebacks: {failures_command(results)}")
 
 
-def show_failures(console: Console, results: str, brief: bool) -> int:
+def show_failures(console: Console, results: str, brief: bool) -> None:
     """Every recorded failure: why, since when, how to repeat it."""
     found = Failures(Store(results).files).all()
     for failure in sorted(found.values(), key=lambda f: f.when):
         times = f", {failure.count} times in a row" if failure.count > 1 else ""
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(failure.when))
         console.print(failure.label, style="bold", highlight=False, markup=False)
-        _say(console, f"  {failure.error}\n  {when} on {failure.host}{times}\n  again: {failure.command}")
+        say(console, f"  {failure.error}\n  {when} on {failure.host}{times}\n  again: {failure.command}")
         if not brief:
-            _say(console, "".join(f"  | {line}\n" for line in failure.traceback.rstrip().splitlines()))
-    _say(console, f"{len(found)} failed" if found else "no run has failed")
-    return len(found)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+            say(console, "".join(f"  | {line}\n" for line in failure.traceback.rstrip().splitlines()))
+    say(console, f"{len(found)} failed" if found else "no run has failed")

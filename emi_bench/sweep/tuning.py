@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import time
-from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ray import tune
+from ray.exceptions import RayTaskError
 
 from emi_bench.errors import UserError
 from emi_bench.sweep.attempt import Outcome
@@ -25,26 +27,14 @@ LOGGERS = {
 }
 IDLE = 0.15  # seconds of sleep a turn of Tune's loop when nothing happens: it would poll ten times a second
 STALLED = 120.0  # seconds without a running cell
-LOST = "its worker was lost {n} times: killed, out of memory, or with its node"
+LOST = "its worker was lost {n}: killed, out of memory, or with its node"
 
 
 def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
     """Run cells as Tune trials; every end is told to `execution`."""
     from emi_bench.sweep.schedule import WORKER_LOSSES, Grid, tune_folder
 
-    options = execution.options
-    job = Job(
-        sweep=execution.name,
-        owner=options.owner,
-        results=execution.store.files.uri,
-        ttl=options.ttl,
-        patience=options.patience,
-        plugins=execution.plugins,
-        cells={c.run_id: c.spec.model_dump_json() for c in cells},
-        requests={c.run_id: asdict(execution.requests[c.run_id]) for c in cells},
-        data=execution.data,
-    )
-
+    options, files = execution.options, execution.store.files
     kinds = list(dict.fromkeys(execution.requests[c.run_id] for c in cells))
     number = {kind: i for i, kind in enumerate(kinds)}
     bundles = [kind.bundle() for kind in kinds]
@@ -55,13 +45,12 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
 
     pending = 200 if options.autoscaling else max(8, 2 * execution.slots())
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending)
-    files = execution.store.files
     keep = f"{files.uri}/_log" if options.log == "tensorboard" and not files.remote else None
     callbacks: list[tune.Callback] = [Watcher(execution, cells)]
     callbacks += [logger(options.log, execution.name)] if options.log else []
     with tune_folder(keep) as folder:
         tuner = tune.Tuner(
-            tune.with_resources(tune.with_parameters(CellTrial, job=job), bundle),
+            tune.with_resources(tune.with_parameters(CellTrial, job=_job(execution, cells)), bundle),
             param_space={
                 "cell": {"grid_search": Grid(f"{c.run_id}:{number[execution.requests[c.run_id]]}" for c in cells)}
             },
@@ -81,6 +70,22 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
             ),
         )
         tuner.fit()
+
+
+def _job(execution: Execution, cells: list[Cell]) -> Job:
+    options = execution.options
+    return Job(
+        sweep=execution.name,
+        owner=options.owner,
+        results=execution.store.files.uri,
+        ttl=options.ttl,
+        patience=options.patience,
+        plugins=execution.plugins,
+        cells={c.run_id: c.spec.model_dump_json() for c in cells},
+        requests={c.run_id: execution.requests[c.run_id] for c in cells},
+        data=execution.data,
+        data_root=options.data_root,
+    )
 
 
 class Watcher(tune.Callback):
@@ -116,10 +121,14 @@ class Watcher(tune.Callback):
             self.execution.display.progressed(cell, result["phase"], result["n_phases"], result["accuracy"])
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        why = str(trial.get_pickled_error() or "").strip().splitlines()
+        error = error_of(trial)
+        why = str(error or "").strip().splitlines()
         if any(WorkerSpent.__name__ in line for line in why):
             return  # no fault of this run: the next pass takes it
-        told = LOST.format(n=trial.num_failures) + (f" ({why[0][:200]})" if why else "")
+        n = trial.num_failures
+        told = LOST.format(n=f"{n} times" if n > 1 else "once")
+        if why:  # of a traceback the end tells, of a dead process the beginning
+            told += f" ({why[-1 if isinstance(error, RayTaskError) else 0][:200]})"
         self.execution.ended(self._cell(trial), Outcome("lost", error=told))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -132,6 +141,15 @@ class Watcher(tune.Callback):
             )
         if quiet > 1:
             time.sleep(IDLE)
+
+
+def error_of(trial: Any) -> BaseException | None:
+    """Why a trial failed. Tune's own accessor looks in the storage, where the error comes to lie only later."""
+    try:
+        error: BaseException = pickle.loads(Path(trial.pickled_error_file).read_bytes())
+    except Exception:  # there is none, or it is of a class that is not here: the loss is told without it
+        return None
+    return error
 
 
 def logger(name: str, sweep: str) -> tune.Callback:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import math
 import os
 import queue
 import threading
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from emi_bench.spec import RunSpec
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep import shared_data
 from emi_bench.sweep.attempt import Outcome, attempt
+from emi_bench.sweep.packing import Request
 
 REPORT_EVERY = 1.0  # seconds: the driver pays for every report
 
@@ -42,8 +43,9 @@ class Job:
     patience: float
     plugins: list[str]
     cells: dict[str, str] = field(repr=False)  #: run_id -> spec as JSON: cheap to ship in thousands
-    requests: dict[str, dict[str, Any]] = field(repr=False)  #: run_id -> cpu, gpu, device
+    requests: dict[str, Request] = field(repr=False)  #: by run_id
     data: dict[str, Any] = field(repr=False)  #: data set -> reference into the object store
+    data_root: Path | None = None  #: of the driver, for the command that repeats a run
 
 
 class CellTrial(tune.Trainable):
@@ -113,15 +115,16 @@ class CellTrial(tune.Trainable):
             lambda: self._load(spec, request),
             owner=job.owner,
             sweep=job.sweep,
-            device=_device(request),
-            threads=max(1, math.ceil(request["cpu"])),
-            alone=not 0 < request["gpu"] < 1,
+            device=request.where,
+            threads=request.threads,
+            alone=not request.shared,
+            data_root=job.data_root,
             ttl=job.ttl,
             on_progress=progress,
         )
 
-    def _load(self, spec: RunSpec, request: dict[str, Any]) -> DataSet:
-        if _device(request) == "cuda" and not torch.cuda.is_available():
+    def _load(self, spec: RunSpec, request: Request) -> DataSet:
+        if request.where == "cuda" and not torch.cuda.is_available():
             raise UserError(
                 "Ray gave this run a card, but torch sees none",
                 hint="install a CUDA build of torch on this machine, or say `resources: {gpu: 0}`",
@@ -135,12 +138,6 @@ class CellTrial(tune.Trainable):
 def run_id_of(config: dict[str, Any]) -> str:
     """The key of a trial is `run_id:kind of request`."""
     return str(config["cell"]).partition(":")[0]
-
-
-def _device(request: dict[str, Any]) -> str:
-    if request["device"] != "auto":
-        return str(request["device"])
-    return "cuda" if request["gpu"] > 0 else "cpu"
 
 
 def _give_memory_back() -> None:

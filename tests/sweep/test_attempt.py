@@ -58,6 +58,7 @@ def test_a_failure_is_recorded_counted_and_forgotten_after_success(store: Patien
     assert (failure.count, failure.sweep) == (2, "mine")
     assert "in broken" in failure.traceback
     assert failure.command.startswith("emi-bench run --method finetune --dataset digits")
+    assert failure.command.endswith(f"--results {store.files.uri} --device cpu")
     assert attempt(SPEC, store, digits, owner="a").state == "done"
     assert Failures(store.files).all() == {}
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from emi_bench import methods
 from emi_bench.data import load
 from emi_bench.errors import UserError
 from emi_bench.execute import execute
+from emi_bench.methods import load_plugin
 from emi_bench.spec import resolve
 from emi_bench.store import Store
 from emi_bench.sweep.cluster import Cluster
@@ -34,6 +36,26 @@ def test_the_cost_model_gives_the_ratios_of_the_specification(method: str, ratio
     tested = 10000 * 3
     found = (load_of(spec).forwards - tested) / (load_of(er).forwards - tested)
     assert found == pytest.approx(ratio, rel=0.04)
+
+
+@pytest.mark.parametrize("batch", [5, 10, 40])
+def test_gss_compares_a_batch_with_subsets_of_a_hundred_images_however_large_the_batch_is(batch: int) -> None:
+    protocol = {"batch": batch}
+    er = resolve("er", "cifar10", memory=1000, protocol=protocol)
+    gss = resolve("gss", "cifar10", memory=1000, protocol=protocol)
+    more = (load_of(gss).forwards - load_of(er).forwards) / load_of(er).steps
+    assert more == pytest.approx(3 * (100 + batch))
+
+
+def test_a_users_own_joint_method_costs_its_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "_plugins", {})
+    plugin = tmp_path / "joint.py"
+    plugin.write_text(
+        "from emi_bench.methods.offline import Offline\n\n\nclass Mine(Offline):\n    name = 'my_bound'\n"
+    )
+    load_plugin(plugin)
+    own, bound = (load_of(resolve(name, "cifar10", config={"epochs": 7})) for name in ("my_bound", "offline"))
+    assert own == bound
 
 
 def test_measured_runs_replace_the_model_for_other_seeds_and_correct_it_for_other_methods(tmp_path: Path) -> None:

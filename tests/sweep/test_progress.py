@@ -17,7 +17,7 @@ def shown(tmp_path: Path, terminal: bool) -> tuple[Display, io.StringIO]:
     cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="er, finetune", seeds=2)))
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=100, color_system=None)
-    display = make_display(console, "small", cells, cells[:1], {c.run_id: 10.0 for c in cells[1:]})
+    display = make_display(console, cells, cells[:1], {c.run_id: 10.0 for c in cells[1:]})
     display.cells = cells  # type: ignore[attr-defined]
     return display, out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -48,17 +49,37 @@ def test_a_sweep_plans_runs_and_finds_its_results_in_a_bucket(
     assert store.files.list("_claims") == []
 
 
-def test_of_two_that_claim_in_a_bucket_at_once_the_last_writer_holds(
+def test_of_those_that_claim_in_a_bucket_at_once_the_last_writer_holds(
     store: PatientStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims_module, "SETTLE", 0.5)
-    got: list[bool] = []
-    threads = [
-        threading.Thread(target=lambda o=o: got.append(Claims(store.files).acquire(RUN, owner=o) is not None))
-        for o in ("a", "b", "c")
-    ]
+    """All have looked and found it free before any writes, and all have written before any reads back."""
+    owners = ("a", "b", "c")
+    looked, written = (threading.Barrier(len(owners), timeout=60) for _ in range(2))
+    monkeypatch.setattr(claims_module, "SETTLE", 0.0)
+    read, write, order = store.files.read, store.files.write, []
+    one_at_a_time = threading.Lock()  # this memory hands all readers of a file the same cursor; a bucket does not
+
+    def alone(path: str) -> bytes | None:
+        with one_at_a_time:
+            return read(path)
+
+    def together(path: str, content: bytes) -> None:
+        looked.wait()
+        with one_at_a_time:
+            write(path, content)
+            order.append(json.loads(content)["owner"])
+        written.wait()
+
+    monkeypatch.setattr(store.files, "read", alone)
+    monkeypatch.setattr(store.files, "write", together)
+    got: dict[str, bool] = {}
+
+    def claim(owner: str) -> None:
+        got[owner] = Claims(store.files).acquire(RUN, owner=owner) is not None
+
+    threads = [threading.Thread(target=claim, args=(o,)) for o in owners]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert sum(got) == 1
+    assert got == {owner: owner == order[-1] for owner in owners}

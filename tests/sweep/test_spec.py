@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from emi_bench.errors import UserError
+from emi_bench.sweep.plan import expand
 from emi_bench.sweep.spec import read_sweep
 
 LEAST = """name: mine
@@ -43,6 +44,8 @@ def test_the_least_file_is_a_sweep(tmp_path: Path) -> None:
         ("seeds: 10", "seeds: 1\nprotocol: {widht: 3}", "protocol.widht", "Did you mean width?"),
         ("seeds: 10", "seeds: 1\nname: twice", "7", "twice"),
         ("seeds: 10", "seeds: [1", "mine.yaml", "expected"),
+        ("[er]", "\n  - name: er\n    grid: {lr: []}", "4: methods[0].grid.lr", "is empty"),
+        ("[er]", "\n  - name: er\n    grid: {lr: []}", "4: methods[0].grid.lr", "one variant for every combination"),
         ("seeds: 10", "seeds: 1\nreport: {tables: [one]}", "report.tables[0]", "one"),
     ],
 )
@@ -56,6 +59,43 @@ def test_a_mistake_is_answered_with_file_line_key_and_a_way_out(
     assert str(file) in str(told.value)
     assert where in str(told.value)
     assert says in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "says", "hint"),
+    [
+        (
+            "500]",
+            "500]\n  - dataset: cifar100\n    memory: 50",
+            "7: settings[1].memory",
+            "100 classes",
+            "`memory: 100`",
+        ),
+        ("[200, 500]", "[200, 5]", "5: settings[0].memory[1]", "memory 5 is smaller", "`memory: 10` or more"),
+        ("[200, 500]", "0", "5: settings[0].memory", "er needs a memory", "`memory: 200`"),
+        (
+            "500]",
+            "500]\n  - dataset: cifar100\n    memory: 500\n    protocol: {n_tasks: 3}",
+            "8: settings[1].protocol.n_tasks",
+            "do not split into 3",
+            "`protocol: {n_tasks: N}`",
+        ),
+        ("seeds: 10", "seeds: 1\nprotocol: {n_tasks: 3}", "7: protocol.n_tasks", "into 3", "`protocol: {n_tasks: N}`"),
+        ("seeds: 10", "seeds: 1\nprotocol: {batch: 0}", "7: protocol.batch", "greater than", "Stream samples"),
+        ("[er]", "[er, {name: scr, config: {lr: fast}}]", "2: methods[1]", "lr", "Learning rate"),
+    ],
+)
+def test_a_mistake_that_only_the_plan_sees_is_placed_where_it_stands(
+    tmp_path: Path, old: str, new: str, where: str, says: str, hint: str
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(LEAST.replace(old, new))
+    with pytest.raises(UserError) as told:
+        expand(*read_sweep(file))
+    assert told.value.message.startswith(f"{file}:{where}: ")
+    assert says in told.value.message
+    assert hint in told.value.hint
+    assert "--" not in str(told.value).replace(str(tmp_path), "")
 
 
 def test_yaml_cannot_run_code(tmp_path: Path) -> None:
@@ -72,8 +112,6 @@ def test_a_missing_file_names_its_neighbours(tmp_path: Path) -> None:
 
 
 def test_resources_come_from_method_then_setting_then_sweep(tmp_path: Path) -> None:
-    from emi_bench.sweep.plan import expand
-
     file = tmp_path / "mine.yaml"
     text = LEAST.replace("[er]", "[er, {name: scr, resources: {gpu: 1}}]").replace(
         "memory: [200, 500]", "memory: 200\n    resources: {cpu: 2, custom: {big: 1}}"
