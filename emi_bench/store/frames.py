@@ -36,7 +36,7 @@ def _each(store: Store, read: Callable[[pq.ParquetFile], T]) -> list[T]:
         if content is None:
             continue
         try:
-            found.append(read(pq.ParquetFile(pa.BufferReader(content))))
+            found.append(read(pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)))  # it is in memory
         except NewerSchema as e:
             warnings.warn(f"{store.files.full(path)} is left out: {e}", NewerSchema, stacklevel=3)
         except (pa.ArrowException, OSError, ValueError, KeyError) as e:  # the bytes are here: it is not the disk
