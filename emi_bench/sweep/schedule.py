@@ -131,9 +131,14 @@ class Execution:
     # --- called from inside Tune's loop --------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Often, in the main thread: the place where a signal takes effect."""
+        """Often, in the main thread: the place where a signal and `--fail-fast` take effect.
+
+        What is raised while Tune looks at a result would come out wrapped, as an error of Tune's.
+        """
         if self.signal is not None:
             raise Interrupted(self.signal)
+        if self.options.fail_fast and self.display.failures:
+            raise FailedFast(self.display.failures[0][0].spec.label)
 
     def ended(self, cell: Cell, outcome: Outcome) -> None:
         if outcome.state == "lost" and self.store.done(cell.spec):
@@ -148,8 +153,6 @@ class Execution:
                 Failures(files).record(cell.spec, WorkerLost(outcome.error), outcome.error, self.name, again)
         self.outcomes[cell.run_id] = outcome
         self.display.ended(cell, outcome)
-        if self.options.fail_fast and outcome.state in ("failed", "lost"):
-            raise FailedFast(cell.spec.label)
 
     def slots(self) -> int:
         return slots(self.requests, self.cluster, self.options.max_concurrent)
