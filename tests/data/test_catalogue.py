@@ -18,6 +18,7 @@ from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
 from emi_bench.spec import resolve
 from tests.data.fakes import write_npz
+from tests.synthetic import Entry
 
 
 @pytest.fixture(autouse=True)
@@ -128,29 +129,17 @@ def test_plugin_cannot_take_a_built_in_or_unfileable_name(name: str) -> None:
         data.register(replace(DIGITS, name=name), lambda root: data.load("digits"))
 
 
-class _Entry:
-    dist = None
-
-    def __init__(self, name: str, target: object) -> None:
-        self.name, self.target = name, target
-
-    def load(self) -> object:
-        if isinstance(self.target, Exception):
-            raise self.target
-        return self.target
-
-
 def test_installed_package_adds_a_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def announce() -> None:
         data.register(replace(DIGITS, name="installed"), lambda root: data.load("digits"))
 
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [_Entry("installed", announce)])
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Entry("installed", announce)])
     assert data.get_info("installed").n_classes == 10
 
 
 def test_broken_installed_package_is_named_and_spares_the_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = importlib.metadata.PackageNotFoundError("gone")
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [_Entry("broken", broken)])
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Entry("broken", broken)])
     assert data.get_info("digits").n_classes == 10
     with pytest.raises(UserError, match="'broken'"):
         data.dataset_names()

@@ -11,31 +11,16 @@ from emi_bench.errors import UserError
 from emi_bench.methods import get_method, method_names
 from emi_bench.methods.er import ER
 from emi_bench.methods.finetune import FineTune
+from tests.synthetic import Entry
 
 
 class Installed(ER):
     name = "installed"
 
 
-class _Dist:
-    name = "their-package"
-
-
-class _Entry:
-    dist = _Dist
-
-    def __init__(self, name: str, target: object) -> None:
-        self.name, self.target = name, target
-
-    def load(self) -> object:
-        if isinstance(self.target, Exception):
-            raise self.target
-        return self.target
-
-
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    def entries(*found: _Entry) -> None:
+    def entries(*found: Entry) -> None:
         monkeypatch.setattr(methods, "entry_points", lambda group: list(found))
         methods._built_in.cache_clear()
 
@@ -45,7 +30,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
 
 def test_an_installed_package_adds_a_method(install: Callable[..., None]) -> None:
-    install(_Entry("installed", Installed))
+    install(Entry("installed", Installed))
     assert get_method("installed") is Installed
     assert "installed" in method_names()
 
@@ -53,16 +38,16 @@ def test_an_installed_package_adds_a_method(install: Callable[..., None]) -> Non
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        (_Entry("broken", ImportError("no module named theirs")), "does not load: ImportError: no module named theirs"),
-        (_Entry("broken", "not a class"), "is not a Method"),
-        (_Entry("broken", dict), "is not a Method"),
-        (_Entry("broken", Installed), "calls itself 'installed'"),
-        (_Entry("finetune", FineTune), "finetune is a method of emi-bench"),
+        (Entry("broken", ImportError("no module named theirs")), "does not load: ImportError: no module named theirs"),
+        (Entry("broken", "not a class"), "is not a Method"),
+        (Entry("broken", dict), "is not a Method"),
+        (Entry("broken", Installed), "calls itself 'installed'"),
+        (Entry("finetune", FineTune), "finetune is a method of emi-bench"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_a_broken_one_is_named_and_spares_the_others(install: Callable[..., None], entry: _Entry, why: str) -> None:
-    install(entry, _Entry("installed", Installed))
+def test_a_broken_one_is_named_and_spares_the_others(install: Callable[..., None], entry: Entry, why: str) -> None:
+    install(entry, Entry("installed", Installed))
     with pytest.warns(UserWarning, match=f"'{entry.name}' of the installed package their-package") as told:
         assert get_method("er") is ER
     assert why in str(told[0].message)

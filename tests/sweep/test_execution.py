@@ -146,7 +146,6 @@ def test_a_missing_cluster_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_tensorboard_gets_a_curve_of_every_run(tmp_path: Path, address: str) -> None:
-    pytest.importorskip("tensorboardX")
     file, results = sweep_file(tmp_path, batch=20, seeds=1), tmp_path / "results"
     call("sweep", file, "--results", results, "--address", address, "--log", "tensorboard")
     assert list((results / "_log").rglob("events.out.tfevents*"))
@@ -154,6 +153,5 @@ def test_tensorboard_gets_a_curve_of_every_run(tmp_path: Path, address: str) -> 
 
 
 def test_a_logger_that_is_not_installed_is_said_before_anything_starts(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     file = sweep_file(tmp_path)
     assert "--log nothing is not known" in call("sweep", file, "--log", "nothing", code=2)
