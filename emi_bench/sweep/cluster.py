@@ -76,6 +76,9 @@ def connected(address: str | None) -> Iterator[Cluster]:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
         os.environ.setdefault("RAY_worker_niceness", "0")
+        # Workers that Ray starts in advance are not Tune's (these have an environment of their own): they would only
+        # take time from those that are waited for.
+        os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     warnings.filterwarnings("ignore", module="ray.*")
     import ray
 

@@ -43,13 +43,6 @@ class WorkerLost(Exception):
     """The process of a run went away again and again."""
 
 
-class Grid(list[str]):
-    """The keys of a Tune grid. Tune copies the whole search space for every trial: a copy of this costs nothing."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Grid:
-        return self
-
-
 @dataclass
 class Options:
     """How to execute."""

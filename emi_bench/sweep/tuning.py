@@ -6,11 +6,13 @@ import importlib.util
 import os
 import pickle
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ray import tune
 from ray.exceptions import RayTaskError
+from ray.tune.search import Searcher
 
 from emi_bench.errors import UserError
 from emi_bench.sweep.attempt import Outcome
@@ -32,7 +34,7 @@ LOST = "its worker was lost {n}: killed, out of memory, or with its node"
 
 def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
     """Run cells as Tune trials; every end is told to `execution`."""
-    from emi_bench.sweep.schedule import WORKER_LOSSES, Grid, tune_folder
+    from emi_bench.sweep.schedule import WORKER_LOSSES, tune_folder
 
     options, files = execution.options, execution.store.files
     kinds = list(dict.fromkeys(execution.requests[c.run_id] for c in cells))
@@ -51,10 +53,9 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
     with tune_folder(keep) as folder:
         tuner = tune.Tuner(
             tune.with_resources(tune.with_parameters(CellTrial, job=_job(execution, cells)), bundle),
-            param_space={
-                "cell": {"grid_search": Grid(f"{c.run_id}:{number[execution.requests[c.run_id]]}" for c in cells)}
-            },
             tune_config=tune.TuneConfig(
+                search_alg=InTurn(f"{c.run_id}:{number[execution.requests[c.run_id]]}" for c in cells),
+                num_samples=len(cells),
                 max_concurrent_trials=options.max_concurrent,
                 reuse_actors=reuse,
                 trial_name_creator=lambda trial: trial.config["cell"][:12],
@@ -86,6 +87,24 @@ def _job(execution: Execution, cells: list[Cell]) -> Job:
         data=execution.data,
         data_root=options.data_root,
     )
+
+
+class InTurn(Searcher):
+    """One trial for each key, made when Tune wants one. Its own grid search makes all of them before the first starts,
+    each with a copy of the whole grid: two seconds for 2,000 cells, and four times that for twice as many."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        super().__init__()
+        self._keys = iter(list(keys))
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        return {"cell": next(self._keys)}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Nothing is learned from a trial."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nor kept: the store knows what is done."""
 
 
 class Watcher(tune.Callback):
@@ -139,7 +158,7 @@ class Watcher(tune.Callback):
             self.execution.display.note(
                 "no node of the cluster can serve what is left; waiting for one (Ctrl-C leaves)"
             )
-        if quiet > 1:
+        if quiet > 1 and (self.execution.display.running or self.stalled):
             time.sleep(IDLE)
 
 

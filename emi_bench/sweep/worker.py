@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
+
+gc.disable()  # until all is imported: the collector would walk the million objects of torch and Ray again and again
+
+import ctypes
 import os
 import queue
 import threading
@@ -24,6 +27,9 @@ from emi_bench.store.patient import PatientStore
 from emi_bench.sweep import shared_data
 from emi_bench.sweep.attempt import Outcome, attempt
 from emi_bench.sweep.packing import Request
+
+gc.freeze()  # they stay as long as the process
+gc.enable()
 
 REPORT_EVERY = 1.0  # seconds: the driver pays for every report
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typer.testing import CliRunner
 
 from emi_bench.data import load
 from emi_bench.run import run
@@ -64,6 +65,15 @@ def call(*words: str | Path, code: int = 0, **env: str) -> str:
     output, _ = process.communicate(timeout=WAIT)
     assert process.returncode == code, output
     return output
+
+
+def ask(*words: str | Path) -> str:
+    """A command that needs no Ray, in this process."""
+    from tests.sweep.driver import app
+
+    answer = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "200"}, catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.output
 
 
 def wait_for(what: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:

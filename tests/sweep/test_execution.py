@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.sweeping import assert_complete, call, computed, sweep_file
+from tests.sweep.sweeping import WAIT, ask, assert_complete, call, computed, start, sweep_file
 
 PLUGIN = Path(__file__).with_name("own_methods.py")
 
 
 def test_a_sweep_on_a_ray_of_its_own_runs_every_cell_and_leaves_no_trace_of_ray(tmp_path: Path) -> None:
     file, results = sweep_file(tmp_path, batch=20, seeds=3), tmp_path / "results"
-    before = set(Path(tempfile.gettempdir()).glob("emi-*"))
-    output = call("sweep", file, "--results", results, RAY_ADDRESS="")
+    driver = start("sweep", file, "--results", results, RAY_ADDRESS="")
+    output, _ = driver.communicate(timeout=WAIT)
+    assert driver.returncode == 0, output
     assert computed(output) == 3
     assert "emi-bench report" in output
     assert "ray" not in output.replace(str(tmp_path), "").lower()
     assert_complete(file, results)  # three runs in two workers: at least one was used twice
-    assert set(Path(tempfile.gettempdir()).glob("emi-*")) == before
-    assert "nothing to do" in call("sweep", file, "--results", results)
-    assert "3/3 done" in call("status", file, "--results", results)
+    assert list(Path(tempfile.gettempdir()).glob(f"emi-*-{driver.pid}-*")) == []
+    assert "nothing to do" in ask("sweep", file, "--results", results)
+    assert "3/3 done" in ask("status", file, "--results", results)
 
 
 def test_more_seeds_run_only_what_is_new(tmp_path: Path, address: str) -> None:
@@ -42,16 +43,16 @@ def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(tm
     assert computed(output) == 2
     assert output.count("FAILED raises") == 2  # when it happened, and in the summary
     assert "a bug of the user's" in output
-    told = call("failures", "--results", results)
+    told = ask("failures", "--results", results)
     assert "own_methods.py" in told  # the traceback
     assert "not finite" in told
     assert "emi-bench run --method raises --dataset digits" in told
     assert told.count(f"--results {results} --device cpu") == 2  # the commands that repeat them, in the same store
     assert output.count(f"--results {results} --device cpu") == 2
-    assert "2 failed" in call("status", file, "--results", results)
+    assert "2 failed" in ask("status", file, "--results", results)
     again = call(*words, code=1)
     assert computed(again) == 0
-    assert "2 times in a row" in call("failures", "--results", results, "--brief")
+    assert "2 times in a row" in ask("failures", "--results", results, "--brief")
 
 
 @pytest.mark.slow

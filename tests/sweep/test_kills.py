@@ -33,6 +33,7 @@ def words(tmp_path: Path, address: str) -> list[str]:
 
 
 def test_a_killed_driver_costs_at_most_the_task_at_hand(tmp_path: Path, words: list[str]) -> None:
+    sweep_file(tmp_path, seeds=2)
     results = tmp_path / "results"
     driver = start(*words, "--claim-seconds", "8")
     wait_for(lambda: checkpoints(results), driver)
