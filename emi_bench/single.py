@@ -97,7 +97,8 @@ def run_single(
         hint = "No result was written. A lower learning rate often helps: --set lr=0.01, for example."
         raise UserError(f"{spec.label} failed: {e}", hint=hint) from e
     except KeyboardInterrupt:
-        kept = f"tasks 1-{bar.phase} are kept" if bar.phase else "no task was finished, so nothing is kept"
+        last = store.load_checkpoint(spec.run_id)  # the bar may not have heard of it yet
+        kept = f"tasks 1-{last['state']['phase']} are kept" if last else "no task was finished, so nothing is kept"
         again = spec.command(results=results, data_root=data_root, device=device, threads=threads)
         say(console, f"\ninterrupted: {kept}. The same command goes on from there:\n  {again}")
         raise typer.Exit(130) from None

@@ -42,6 +42,15 @@ def test_the_upper_triangle_never_matters(a: np.ndarray) -> None:
     assert metrics.all_metrics(a) == pytest.approx(metrics.all_metrics(b), nan_ok=True)
 
 
+@given(st.integers(1, 5).flatmap(lambda t: arrays(np.float64, (3, t, t), elements=st.floats(0, 1))))
+def test_a_stack_of_matrices_gives_what_each_gives_alone(stack: np.ndarray) -> None:
+    stack[1, :-1] = np.nan  # one of them was evaluated only at its end
+    together = metrics.all_metrics(stack)
+    for i, a in enumerate(stack):
+        alone = metrics.all_metrics(a)
+        np.testing.assert_array_equal([together[name][i] for name in alone], list(alone.values()))
+
+
 @given(matrices)
 def test_raptor_forgetting_is_the_papers_scaled_when_nothing_improves_at_the_end(a: np.ndarray) -> None:
     t = len(a)

@@ -21,6 +21,9 @@ T = TypeVar("T")
 #: Columns of a result that are the same in all its rows.
 RUN_COLUMNS = [c for c in COLUMNS if c not in ("after_task", "task", "accuracy", "n_test")]
 
+#: Those of them that only the table knows.
+MEASURED = ["ms_per_batch", "peak_memory_bytes", "n_params", "wall_seconds"]
+
 #: Provenance that `load_runs` gives a column each.
 TOLD = ["class_order", "data_fingerprint", "losses", "versions", "git_sha", "threads", "started", "finished", "command"]
 ORDER = ["dataset", "method", "variant", "memory", "seed"]
@@ -39,7 +42,7 @@ def _each(store: Store, read: Callable[[pq.ParquetFile], T]) -> list[T]:
             found.append(read(pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)))  # it is in memory
         except NewerSchema as e:
             warnings.warn(f"{store.files.full(path)} is left out: {e}", NewerSchema, stacklevel=3)
-        except (pa.ArrowException, OSError, ValueError, KeyError) as e:  # the bytes are here: it is not the disk
+        except (pa.ArrowException, OSError, ValueError, LookupError) as e:  # the bytes are here: it is not the disk
             store.set_aside(path, str(e).splitlines()[0][:200])
     return found
 
@@ -63,22 +66,24 @@ def load_results(path: str | Path = "results") -> pd.DataFrame:
 def load_runs(path: str | Path = "results") -> pd.DataFrame:
     """One row per run: its settings, every metric, the accuracy matrix, and its whole provenance."""
     rows = _each(Store(path), _run_row)
-    columns = None if rows else [*RUN_COLUMNS, *METRICS, "matrix", "config", "protocol", *TOLD]
+    for n in {row["n_tasks"] for row in rows}:  # a call for all matrices of a size, not one for each
+        alike = [row for row in rows if row["n_tasks"] == n]
+        values = all_metrics(np.stack([row["matrix"] for row in alike]))
+        for i, row in enumerate(alike):
+            row.update((name, values[name][i]) for name in METRICS)
+    columns = [*RUN_COLUMNS, *METRICS, "matrix", "config", "protocol", *TOLD]
     return pd.DataFrame(rows, columns=columns).sort_values(ORDER, ignore_index=True)
 
 
 def _run_row(file: pq.ParquetFile) -> dict[str, Any]:
     told = read_provenance(file.schema_arrow.metadata)
-    # Only the matrix is read whole: the other columns say the same in every one of a hundred-task run's 5,050 rows.
-    table = file.read(columns=["after_task", "task", "accuracy"], use_threads=False)
-    first = next(file.iter_batches(batch_size=1, columns=RUN_COLUMNS, use_threads=False)).to_pylist()[0]
-    matrix = np.full((first["n_tasks"], first["n_tasks"]), np.nan)
+    spec = told["spec"]
+    # What the provenance repeats is taken from there: a column that says the same in every row costs as much as others.
+    table = file.read(columns=["after_task", "task", "accuracy", *MEASURED], use_threads=False)
+    known = told | spec["protocol"] | spec
+    same = {name: table[name][0].as_py() if name in MEASURED else known[name] for name in RUN_COLUMNS}
+    matrix = np.full((same["n_tasks"], same["n_tasks"]), np.nan)
     i, j = table["after_task"].to_numpy() - 1, table["task"].to_numpy() - 1
     matrix[i, j] = table["accuracy"].to_numpy()
-    spec = told["spec"]
-    return (
-        {name: first[name] for name in RUN_COLUMNS}
-        | all_metrics(matrix)
-        | {"matrix": matrix, "config": spec["config"], "protocol": spec["protocol"]}
-        | {k: told[k] for k in TOLD}
-    )
+    of_spec = {"config": spec["config"], "protocol": spec["protocol"]}
+    return same | {"matrix": matrix} | of_spec | {k: told[k] for k in TOLD}

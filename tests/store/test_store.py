@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,16 @@ def test_a_result_of_a_newer_program_is_left_out_and_left_alone(tmp_path: Path) 
         assert emi_bench.load_results(tmp_path).empty
     assert path.exists()
     assert store.done(made_up().spec)
+
+
+def test_rows_of_tasks_that_the_run_does_not_have_are_damage(tmp_path: Path) -> None:
+    path = Path(Store(tmp_path).write(made_up()))
+    table = pq.read_table(path)
+    told = json.loads(table.schema.metadata[b"emi_bench"])
+    told["spec"]["protocol"]["n_tasks"] = 1
+    pq.write_table(table.replace_schema_metadata({b"emi_bench": json.dumps(told).encode()}), path)
+    with pytest.warns(DamagedFile, match="out of bounds"):
+        assert emi_bench.load_runs(tmp_path).empty
 
 
 def test_a_store_that_cannot_be_read_for_a_moment_loses_nothing(
