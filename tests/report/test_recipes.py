@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from emi_bench.report.runs import METRIC_COLUMNS
@@ -50,13 +51,20 @@ def test_a_recipe_runs_as_printed(folder, title, needs, code):
     assert run_python(["-c", code], folder).strip()
 
 
-def test_the_sql_and_the_pandas_recipe_agree(folder):
-    """The first recipe against numbers computed from the synthetic frame itself."""
-    out = run_python(["-c", BLOCKS[0][2]], folder)
-    runs = digits_runs()
-    mean = runs[(runs["method"] == "er") & (runs["memory"] == 50)]["average_accuracy"].mean() * 100
-    line = next(x for x in out.splitlines() if x.startswith("er "))
-    assert f"{mean:.1f}" in line
+@pytest.mark.parametrize("block", [1, 3, 4, 5, 6], ids=["curve", "matrix", "cost", "duckdb", "polars"])
+def test_a_recipe_keeps_data_sets_and_variants_apart(tmp_path, block):
+    """The last accuracy of each cell, computed from the synthetic frame itself, is in what the recipe prints."""
+    digits = Cell("er", "digits", 5, 50)
+    other = replace(digits, variant="other", changes=(("lr", 0.5),), shift=0.2)
+    runs = synthetic_runs([digits, other, Cell("er", "cifar100", 10, 50)], range(3))
+    write_store(runs, tmp_path / "results")
+    out = run_python(["-c", BLOCKS[block][2]], tmp_path)
+    if block == 3:  # of the first data set alone: ten tasks, not five
+        mean = np.mean(list(runs[runs["dataset"] == "cifar100"]["matrix"]), axis=0)
+        assert str(((np.diag(mean) - mean[-1]) * 100).round(1)) in out
+        return
+    for mean in runs.groupby(["dataset", "variant"])["average_accuracy"].mean():
+        assert (f"{mean:.6f}" if block == 4 else f"{100 * mean:.1f}") in out
 
 
 def test_the_table_keeps_changed_constants_apart_though_they_have_no_name(tmp_path):
