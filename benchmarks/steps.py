@@ -110,6 +110,9 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--replay", type=int, default=64)
     args = parser.parse_args(words)
+    if unknown := [name for name in args.methods if name not in PASSES]:
+        known = f"known are {', '.join(PASSES)}; SSD, with its cycles of six steps, has `python -m benchmarks.ssd`"
+        parser.error(f"no count of bare passes for {', '.join(unknown)}: {known}")
     torch.set_num_threads(1)
     problem = make_problem(args.size, args.width, args.memory, args.batch, args.replay)
     print(f"step / bare passes, {args.size}x{args.size}, width {args.width}, one thread, {args.pairs} pairs")
