@@ -116,6 +116,10 @@ def to_run(row: dict[Hashable, Any]) -> Run:
     command = row.get("command")
     command = command if isinstance(command, str) else ""
     version = row.get("schema_version", 0)
+    values = {c: float(row[c]) if row.get(c) is not None else float("nan") for c in METRIC_COLUMNS}
+    losses = row.get("losses")
+    if isinstance(losses, list) and losses and not any(losses):
+        values["ms_per_batch"] = float("nan")  # its steps only collect (GDumb): their time says nothing of its cost
     return Run(
         run_id=str(row["run_id"]),
         method=str(row["method"]),
@@ -125,7 +129,7 @@ def to_run(row: dict[Hashable, Any]) -> Run:
         memory=int(row["memory"]),
         seed=int(row["seed"]),
         protocol=tuple(sorted((k, v) for k, v in protocol.items() if k != "n_tasks")),
-        values={c: float(row[c]) if row.get(c) is not None else float("nan") for c in METRIC_COLUMNS},
+        values=values,
         matrix=np.asarray(row["matrix"], dtype=np.float64),
         config=dict(row["config"] or {}),
         command=command,

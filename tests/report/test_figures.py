@@ -129,6 +129,14 @@ def test_figures_do_not_depend_on_the_process(tmp_path):
     assert [k for k in roots[0] if roots[0][k] != roots[1][k]] == []
 
 
+def test_a_method_that_only_collects_in_its_steps_has_no_time_per_step():
+    runs = synthetic_runs(grid_cells(["er", "gdumb"], [("digits", 5, 20)]), range(2))
+    runs["losses"] = [[{}] * 5 if m == "gdumb" else [{"ce_stream": 1.0}] * 5 for m in runs["method"]]
+    figures = {d.name: d for d in all_figures(Grid(runs))}
+    assert set(figures["cost"].data["method"]) == {"er"}
+    assert set(figures["incremental_accuracy"].data["method"]) == {"er", "gdumb"}
+
+
 def test_the_pages_picture_is_smaller(drawn_digits, tmp_path):
     _, png, _ = save(drawn_digits["incremental_accuracy"], tmp_path)
     assert len(small_png(png)) < png.stat().st_size

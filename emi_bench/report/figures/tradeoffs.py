@@ -80,5 +80,9 @@ def cost(grid: Grid) -> Iterator[Drawing]:
     axes[0].set_ylabel("Average accuracy (%)")
     one_legend(figure, axes)
     data = pd.DataFrame(records).drop(columns=["_row", "_setting"])
-    caption = "Average accuracy against the median time of a training batch, at each data set's largest memory."
+    caption = (
+        "Average accuracy against the median time of a training step, at each data set's largest memory. What a method "
+        "does at the end of a task or only now and then (SSD's summaries) is not in it; one that trains only at the "
+        "end of a task (GDumb) has no place here."
+    )
     yield Drawing("cost", "Accuracy and cost", caption, figure, data)
