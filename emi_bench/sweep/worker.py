@@ -28,7 +28,6 @@ from emi_bench.sweep import shared_data
 from emi_bench.sweep.attempt import Outcome, attempt
 from emi_bench.sweep.packing import Request
 
-gc.freeze()  # they stay as long as the process
 gc.enable()
 
 REPORT_EVERY = 1.0  # seconds: the driver pays for every report
