@@ -61,7 +61,7 @@ def test_a_command_in_the_pages_or_in_a_message_exists(command: str) -> None:
     if len(command.split()) > 2:
         parsed(command)
     else:  # named, not to be typed as it stands
-        assert command.split()[1] in typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+        assert command.split()[1] in typer.main.get_command(cli.app).commands
 
 
 def test_the_commands_of_the_pages_are_found() -> None:

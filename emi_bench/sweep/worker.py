@@ -63,6 +63,7 @@ class CellTrial(tune.Trainable):
 
     def setup(self, config: dict[str, Any], job: Job | None = None) -> None:
         assert job is not None
+        gc.freeze()  # what is imported stays: no collection between two runs has to walk it
         self.job = job
         for plugin in job.plugins:
             load_plugin(plugin)

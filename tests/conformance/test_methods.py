@@ -168,11 +168,11 @@ def test_no_sample_is_handed_out_twice(name: str) -> None:
         seen.extend(image.numpy().tobytes() for image in x.contiguous())
         return observe(self, x, y)
 
-    cls.observe = spy  # type: ignore[method-assign]
+    cls.observe = spy
     try:
         run(spec, data)
     finally:
-        cls.observe = observe  # type: ignore[method-assign]
+        cls.observe = observe
     passes = spec.config["epochs"] if cls.joint else 1
     whole = len(data.y_train) - (len(data.y_train) % spec.config["batch"] if cls.joint else 0)
     assert len(seen) == passes * whole

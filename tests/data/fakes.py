@@ -35,7 +35,7 @@ def arrays(n_classes: int = 4, size: int = 8, seed: int = 0) -> dict[str, np.nda
 def write_npz(path: Path, **changes: np.ndarray | None) -> Path:
     """Sound arrays with some of them exchanged or, by None, left out."""
     content = arrays() | changes
-    np.savez(path, **{k: v for k, v in content.items() if v is not None})  # type: ignore[arg-type]
+    np.savez(path, **{k: v for k, v in content.items() if v is not None})
     return path
 
 

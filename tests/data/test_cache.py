@@ -56,7 +56,7 @@ def test_full_disk_costs_the_cache_and_not_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(file: object, **content: np.ndarray) -> None:
-        file.write(b"half")  # type: ignore[attr-defined]
+        file.write(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
@@ -92,9 +92,9 @@ def test_interrupted_writer_leaves_the_old_file_and_no_other(tmp_path: Path) -> 
 def _load_counting(name: str, root: Path, barrier: object, out: object) -> None:
     made = []
     original = Cache._write
-    Cache._write = lambda self, arrays: made.append(1) or original(self, arrays)  # type: ignore[method-assign,func-returns-value]
-    barrier.wait()  # type: ignore[attr-defined]
-    out.put((data.load(name, root).fingerprint, len(made)))  # type: ignore[attr-defined]
+    Cache._write = lambda self, arrays: made.append(1) or original(self, arrays)
+    barrier.wait()
+    out.put((data.load(name, root).fingerprint, len(made)))
 
 
 def test_processes_that_load_at_once_agree_and_only_one_decodes(tmp_path: Path) -> None:

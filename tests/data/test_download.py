@@ -24,8 +24,8 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
     def copyfile(self, source: object, outputfile: object) -> None:
-        content = source.read()  # type: ignore[attr-defined]
-        outputfile.write(content[: len(content) // 2] if self.cut else content)  # type: ignore[attr-defined]
+        content = source.read()
+        outputfile.write(content[: len(content) // 2] if self.cut else content)
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ def test_invariant_to_order_and_to_the_length_of_features() -> None:
 
 def test_log_sum_is_bounded_by_the_sizes_of_the_sets() -> None:
     for denominator in ("all", "no_pair"):
-        found = dmi(*clustered(), alpha=0.6, tau=0.07, denominator=denominator)  # type: ignore[arg-type]
+        found = dmi(*clustered(), alpha=0.6, tau=0.07, denominator=denominator)
         size = found.members.sum(1)
         bound = 3 * math.log(3) * (1 / size[size > 0]).sum().item() / len(size)
         assert found.loss.item() >= bound - 1e-12

@@ -141,7 +141,7 @@ class Literal:
             losses["ce"] = F.cross_entropy(self.net(toy.view(x, NO_DRAWS)), torch.tensor(y))
 
         self.adam.zero_grad()
-        sum(losses.values()).backward()  # type: ignore[union-attr]
+        sum(losses.values()).backward()
         self.adam.step()
         return {name: value.item() for name, value in losses.items()}
 

@@ -114,7 +114,7 @@ def planned(method: EMI, plan: dict[str, Any], x: Tensor, y: Tensor) -> Step:
 def run_planned(method: EMI, steps: int = 11) -> list[dict[str, float]]:
     out = []
     for plan, x, y, last in list(toy.batches())[:steps]:
-        method.draws.plan = plan  # type: ignore[attr-defined]
+        method.draws.plan = plan
         out.append({name: value.item() for name, value in method.observe(x, y).items()})
         if last:
             method.end_task()
@@ -155,7 +155,7 @@ def test_step_trace_is_replayed_in_float64(monkeypatch: pytest.MonkeyPatch) -> N
 def test_every_switch_equals_the_step_written_out_by_hand(changes: dict[str, Any]) -> None:
     method = toy_emi(**changes)
     for plan, x, y, last in list(toy.batches())[:7]:
-        method.draws.plan = plan  # type: ignore[attr-defined]
+        method.draws.plan = plan
         if plan["step"] in (2, 3):  # nothing new in these
             method.observe(x, y)
             continue
@@ -163,7 +163,7 @@ def test_every_switch_equals_the_step_written_out_by_hand(changes: dict[str, Any
         for p in net.parameters():
             p.grad = None
         expected, total = step_by_hand(net, teacher, method.config, planned(method, plan, x, y))
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         losses = method.observe(x, y)
         assert losses.keys() - INSTRUMENTS == expected.keys()
         for name, value in expected.items():
@@ -250,7 +250,7 @@ def test_prototypes_are_forwarded_only_when_a_loss_wants_them() -> None:
     def rows(**changes: Any) -> list[int]:
         method = toy_emi(**changes)
         sizes: list[int] = []
-        method.net.proj.register_forward_pre_hook(lambda m, args: sizes.append(len(args[0])))  # type: ignore[union-attr]
+        method.net.proj.register_forward_pre_hook(lambda m, args: sizes.append(len(args[0])))
         run_planned(method, 2)
         return sizes
 
@@ -284,7 +284,7 @@ def test_an_evaluated_teacher_uses_its_running_statistics() -> None:
     assert method.net.training
     assert not method.teacher.training
     before = {k: v.clone() for k, v in method.teacher.state_dict().items()}
-    method.draws.plan = toy.PLAN[5]  # type: ignore[attr-defined]
+    method.draws.plan = toy.PLAN[5]
     _, x, y, _ = list(toy.batches())[5]
     method.observe(x, y)
     assert all(torch.equal(v, before[k]) for k, v in method.teacher.state_dict().items())
@@ -335,7 +335,7 @@ def test_a_reloaded_method_continues_identically(tmp_path: Any) -> None:
 
 
 def test_config_survives_json() -> None:
-    config = EMIConfig(loss_weights={"dmi": 0.5})  # type: ignore[arg-type]
+    config = EMIConfig(loss_weights={"dmi": 0.5})
     assert EMIConfig(**config.model_dump(mode="json")) == config
     assert config.loss_weights.of("dmi_replay") == 0.5
     assert config.loss_weights.of("ntx_pre") == config.loss_weights.of("mse") == config.loss_weights.ocm

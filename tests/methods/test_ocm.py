@@ -81,7 +81,7 @@ def test_the_cap_counts_the_classes_of_the_current_batch() -> None:
     method.end_task()
     sizes: list[int] = []
     pick = method.memory.pick
-    method.memory.pick = lambda k, draws: (sizes.append(k), pick(k, draws))[1]  # type: ignore[method-assign]
+    method.memory.pick = lambda k, draws: (sizes.append(k), pick(k, draws))[1]
     method.observe(*digits_batch(4, (7, 9)))
     assert sizes == [6]
 

@@ -190,7 +190,7 @@ def test_feedback_looks_at_the_prototypes_of_the_step_before() -> None:
     before = method.classes_mean
     seen: list[Prototypes] = []
     close_pairs = method.close_pairs
-    method.close_pairs = lambda last, n: (seen.append(last), close_pairs(last, n))[1]  # type: ignore[method-assign]
+    method.close_pairs = lambda last, n: (seen.append(last), close_pairs(last, n))[1]
     method.observe(*digits_batch(4, (8, 9), 2))
     assert seen == [before]
     assert method.classes_mean is not before

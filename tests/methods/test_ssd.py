@@ -134,7 +134,7 @@ def test_summaries_are_torch_sgd_with_momentum() -> None:
 def test_events_need_a_full_queue_and_come_at_multiples_of_the_interval() -> None:
     """With the authors' queue of 64 and interval of 6: 66, 72, 78, ... of each task."""
     method = ssd(SSDConfig(helper_width=2), memory=8)
-    method.contrast = lambda images, labels: images.sum() * 0 + next(method.net.parameters()).sum()  # type: ignore
+    method.contrast = lambda images, labels: images.sum() * 0 + next(method.net.parameters()).sum()
     assert feed(method, (2, 0), 80) == [66, 72, 78]
     method.end_task()
     assert feed(method, (1, 3), 74) == [66, 72]
@@ -178,9 +178,9 @@ def test_events_change_the_summaries_of_the_task_and_nothing_else() -> None:
     images, labels = method.memory.images.clone(), method.memory.labels.clone()
     memory = method.memory
     update = SummaryMemory.update
-    memory.update = lambda x, y, draws: None  # type: ignore[method-assign]
+    memory.update = lambda x, y, draws: None
     assert "match" in method.observe(*batch((0, 1), 6))
-    memory.update = lambda *args: update(memory, *args)  # type: ignore[method-assign]
+    memory.update = lambda *args: update(memory, *args)
     own = memory.summary_slots(0) + memory.summary_slots(1)
     others = [s for s in range(12) if s not in own]
     assert torch.equal(memory.labels, labels)

@@ -79,9 +79,9 @@ def assert_replays(
     for step, (plan, x, y, last) in zip(trace["steps"], toy.batches(), strict=True):
         totals: list[float] = []
         descend = method.descend
-        method.descend = lambda loss, into=totals, go=descend: (into.append(loss.item()), go(loss))[1]  # type: ignore[method-assign]
+        method.descend = lambda loss, into=totals, go=descend: (into.append(loss.item()), go(loss))[1]
         losses = method.observe(x, y)
-        method.descend = descend  # type: ignore[method-assign]
+        method.descend = descend
 
         assert losses.keys() - INSTRUMENTS == step["losses"].keys()
         for name, value in step["losses"].items():

@@ -112,7 +112,7 @@ def test_only_what_is_asked_for_is_written(store, tmp_path):
     with pytest.raises(UserError, match="unknown part 'pictures'"):
         build(store, tmp_path, ReportOptions(only=("pictures",)))
     with pytest.raises(UserError, match="unknown spread"):
-        build(store, tmp_path, ReportOptions(spread="iqr"))  # type: ignore[arg-type]
+        build(store, tmp_path, ReportOptions(spread="iqr"))
 
 
 def test_a_sweep_narrows_the_report_and_its_plan_shows_what_is_missing(store, tmp_path):

@@ -23,7 +23,7 @@ SERVER = Cluster(False, [{"CPU": 16.0, "GPU": 4.0}, {"CPU": 8.0, "a100": 1.0}])
 
 
 def cells_of(tmp_path: Path, **options: str) -> list[Cell]:
-    return expand(*read_sweep(sweep_file(tmp_path, **options)))[0]  # type: ignore[arg-type]
+    return expand(*read_sweep(sweep_file(tmp_path, **options)))[0]
 
 
 @pytest.mark.parametrize(

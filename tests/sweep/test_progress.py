@@ -18,14 +18,14 @@ def shown(tmp_path: Path, terminal: bool) -> tuple[Display, io.StringIO]:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=100, color_system=None)
     display = make_display(console, cells, cells[:1], {c.run_id: 10.0 for c in cells[1:]})
-    display.cells = cells  # type: ignore[attr-defined]
+    display.cells = cells
     return display, out
 
 
 def test_plain_lines_tell_every_end_once(tmp_path: Path) -> None:
     display, out = shown(tmp_path, terminal=False)
     assert type(display) is Display
-    _, second, third, fourth = display.cells  # type: ignore[attr-defined]
+    _, second, third, fourth = display.cells
     with display:
         display.started(second)
         display.ended(second, Outcome("done", 12.0, 0.5, resumed_from=2))
@@ -46,14 +46,14 @@ def test_estimates_are_corrected_by_what_the_runs_took(tmp_path: Path) -> None:
     display, _ = shown(tmp_path, terminal=False)
     display.slots = 2
     assert display.eta() == "15 s"
-    display.ended(display.cells[1], Outcome("done", 30.0, 0.5))  # type: ignore[attr-defined]
+    display.ended(display.cells[1], Outcome("done", 30.0, 0.5))
     assert display.eta() == "30 s"
 
 
 def test_a_terminal_shows_the_table_filling_up_and_the_running_cells(tmp_path: Path) -> None:
     display, _ = shown(tmp_path, terminal=True)
     assert isinstance(display, LiveDisplay)
-    second = display.cells[1]  # type: ignore[attr-defined]
+    second = display.cells[1]
     display.started(second)
     display.progressed(second, 1, 5, 0.25)
     screen = io.StringIO()

@@ -111,10 +111,10 @@ def test_corner_mapping_takes_corner_pixels_to_corner_pixels() -> None:
 def test_whole_box_is_the_identity_and_flip_an_involution(mapping: str, side: int) -> None:
     images = torch.rand(5, 3, side, side).contiguous(memory_format=torch.channels_last)
     flip = torch.tensor([True, False, True, True, False])
-    assert torch.equal(crop_flip(images, whole(5, side), mapping=mapping), images)  # type: ignore[arg-type]
-    once = crop_flip(images, whole(5, side), flip, mapping=mapping)  # type: ignore[arg-type]
+    assert torch.equal(crop_flip(images, whole(5, side), mapping=mapping), images)
+    once = crop_flip(images, whole(5, side), flip, mapping=mapping)
     assert torch.equal(once, torch.where(flip[:, None, None, None], images.flip(3), images))
-    assert torch.equal(crop_flip(once, whole(5, side), flip, mapping=mapping), images)  # type: ignore[arg-type]
+    assert torch.equal(crop_flip(once, whole(5, side), flip, mapping=mapping), images)
     assert once.is_contiguous(memory_format=torch.channels_last)
 
 
