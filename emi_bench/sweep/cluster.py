@@ -18,6 +18,7 @@ from typing import Any
 from emi_bench.errors import UserError
 
 PREFIX = "emi-ray-"
+WORKER = "emi_bench.sweep.worker"
 
 #: Read by Ray and Tune when they are imported or when workers start.
 QUIET = {
@@ -64,8 +65,11 @@ def is_local(address: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def connected(address: str | None) -> Iterator[Cluster]:
-    """Ray for the time of a sweep. Without an address (option or RAY_ADDRESS): a local one, gone afterwards."""
+def connected(address: str | None, *, every_core: bool = False) -> Iterator[Cluster]:
+    """Ray for the time of a sweep. Without an address (option or RAY_ADDRESS): a local one, gone afterwards.
+
+    `every_core`: as many runs at a time are expected as this machine has cores, so a local Ray starts with workers.
+    """
     local = is_local(address)
     for key, value in QUIET.items():
         os.environ.setdefault(key, value)
@@ -76,9 +80,8 @@ def connected(address: str | None) -> Iterator[Cluster]:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")
         # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
         os.environ.setdefault("RAY_worker_niceness", "0")
-        # Workers that Ray starts in advance are not Tune's (these have an environment of their own): they would only
-        # take time from those that are waited for.
-        os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
+        if every_core:  # Ray says it to a worker before a run; one that has imported torch by then takes no notice
+            os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.filterwarnings("ignore", module="ray.*")
     import ray
 
@@ -90,11 +93,12 @@ def connected(address: str | None) -> Iterator[Cluster]:
     ray._private.worker.print_to_stdstream = lambda *args, **kwargs: None
     folder = _temp_folder() if local else None
     try:
-        _start(ray, address, folder)
+        _start(ray, address, folder, every_core)
         known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         nodes = [n["Resources"] for n in known if n["Alive"]]
         try:
-            yield Cluster(local, nodes)
+            with _plain_workers() if local else contextlib.nullcontext():
+                yield Cluster(local, nodes)
         except (ray.exceptions.RayError, ConnectionError) as e:
             told = str(e).strip().partition("\n")[0][:200]
             raise UserError(
@@ -107,7 +111,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(ray: Any, address: str | None, folder: Path | None) -> None:
+def _start(ray: Any, address: str | None, folder: Path | None, every_core: bool) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
     if folder is None:
         try:
@@ -124,8 +128,25 @@ def _start(ray: Any, address: str | None, folder: Path | None) -> None:
         include_dashboard=False,
         _node_ip_address="127.0.0.1",
         _temp_dir=str(folder),
+        # Ray can start as many workers along with itself as there are cores. They import what a run needs while it is
+        # still busy; where fewer are of use, the others would only take time and memory.
+        _system_config={"prestart_worker_first_driver": every_core, "preload_python_modules": [WORKER] * every_core},
         **quiet,
     )
+
+
+@contextlib.contextmanager
+def _plain_workers() -> Iterator[None]:
+    """Tune gives its workers an environment, and Ray a new process to whatever has one. The workers of a Ray of ours
+    have all of it from this process, so those that are there already will do."""
+    from ray.tune.execution import class_cache
+
+    former = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
+    try:
+        yield
+    finally:
+        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = former
 
 
 def _knock(address: str) -> None:

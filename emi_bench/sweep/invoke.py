@@ -106,12 +106,13 @@ def run_sweep(console: Console, asked: Asked) -> None:
         return
     missing_data(to_run, asked.data_root)
     costs = Costs(store, to_run, plan.results)
+    every_core = False
     if is_local(asked.address) and not asked.options.autoscaling:
-        _missing_cards(to_run, costs)
+        every_core = _runs_here(to_run, costs, asked.options) >= (os.cpu_count() or 1)
     code = 0
     display: Display | None = None
     try:
-        with connected(asked.address) as cluster:
+        with connected(asked.address, every_core=every_core) as cluster:
             requests = _requests(console, to_run, costs, cluster, asked.options)
             seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
             execution = _execution(console, asked, sweep, plan, store, cluster, requests, seconds)
@@ -201,10 +202,11 @@ def missing_data(cells: list[Cell], root: Path | None) -> None:
             load(name, root)  # raises, with every place looked at and the ways to get it
 
 
-def _missing_cards(cells: list[Cell], costs: Costs) -> None:
-    """Runs that ask for a card of this machine, where torch finds none, are refused before Ray starts."""
+def _runs_here(cells: list[Cell], costs: Costs, options: Options) -> int:
+    """How many runs this machine takes at a time; those for a card that torch does not find are refused."""
     requests, here = local_requests(cells, costs)
     check_feasible({run_id: r for run_id, r in requests.items() if r.where == "cuda"}, here)
+    return min(len(cells), slots(requests, here, options.max_concurrent))
 
 
 def _put_data(cells: list[Cell], root: Path | None) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""The Ray that a sweep starts by itself: out of reach of other machines, and with workers that are ready."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from emi_bench.sweep import invoke
+from emi_bench.sweep.schedule import Options
+from tests.sweep.sweeping import sweep_file
+
+FAMILY = """
+import os
+import sys
+import time
+from pathlib import Path
+from emi_bench.sweep.cluster import connected
+
+
+def family():
+    parent = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, rest = stat.parent.name, stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parent[int(pid)] = int(rest[1])
+    found = {os.getpid()}
+    while new := {p for p, q in parent.items() if q in found} - found:
+        found |= new
+    return found
+"""
+LISTENING = """
+def inodes(pids):
+    for pid in pids:
+        try:
+            links = [os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+        except OSError:
+            continue
+        yield from (text[8:-1] for text in links if text.startswith("socket:["))
+
+
+with connected(None) as cluster:
+    mine = set(inodes(family()))
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in mine:
+                print(words[1].partition(":")[0])
+"""
+READY = """
+class Probe:
+    def tell(self):
+        return os.getpid(), [os.environ.get(k) for k in ("OMP_NUM_THREADS", "RAY_CHDIR_TO_TRIAL_DIR", "OURS")]
+
+
+def torchlike():  # what has torch in its memory maps, beside this process
+    for pid in family() - {os.getpid()}:
+        try:
+            if "libtorch" in Path(f"/proc/{pid}/maps").read_text():
+                yield pid
+        except OSError:
+            continue
+
+
+with connected(None, every_core=True) as cluster:
+    import ray
+    from ray.tune.execution.class_cache import _ActorClassCache
+
+    until = time.monotonic() + 100
+    while len(ready := set(torchlike())) < cluster.total("CPU") and time.monotonic() < until:
+        time.sleep(0.2)
+    pid, told = ray.get(_ActorClassCache().get(Probe).remote().tell.remote())
+    print(len(ready) == cluster.total("CPU"), pid in ready, *told)
+"""
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
+
+
+def printed(script: str, **env: str) -> str:
+    """The output of a script in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False, env=os.environ | env
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@linux
+def test_every_port_of_a_local_ray_is_on_loopback() -> None:
+    hosts = printed(FAMILY + LISTENING).split()
+    assert len(hosts) >= 3  # the control store, the node, the driver
+    assert set(hosts) <= LOOPBACK
+
+
+@linux
+def test_the_workers_of_tune_are_those_that_a_local_ray_started_with_and_have_our_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert printed(FAMILY + READY, OURS="yes").split() == ["True", "True", "1", "0", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "most", "resources", "expected"),
+    [
+        (4, None, "{gpu: 0}", True),
+        (3, None, "{gpu: 0}", False),  # a core would be left over
+        (9, 2, "{gpu: 0}", False),
+        (9, None, "{gpu: 0, cpu: 2}", False),
+    ],
+)
+def test_workers_are_started_in_advance_where_every_core_will_have_a_run(
+    seeds: int, most: int | None, resources: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Enough(Exception):
+        pass
+
+    def connected(address: str | None, *, every_core: bool) -> None:
+        raise Enough(every_core)
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(invoke, "connected", connected)
+    asked = invoke.Asked(
+        sweep_file(tmp_path, seeds=seeds, resources=resources), str(tmp_path / "results"), options=Options(most)
+    )
+    with pytest.raises(Enough) as told:
+        invoke.run_sweep(Console(quiet=True), asked)
+    assert told.value.args == (expected,)
