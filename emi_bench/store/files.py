@@ -107,8 +107,13 @@ class Files:
         try:
             self.write(probe, b"emi-bench")
             self.delete(probe)
-        except (OSError, PermissionError) as e:
-            raise UserError(
-                f"cannot write results to {self.uri}: {e.strerror or e}",
-                hint="choose another place with --results DIR, or make this one writable",
-            ) from e
+        except OSError as e:
+            raise self.unwritable(e) from e
+
+    def unwritable(self, error: OSError) -> UserError:
+        """What to say of a place that takes no results."""
+        mend = "see that the bucket exists and the credentials are right" if self.remote else "make this one writable"
+        return UserError(
+            f"cannot write results to {self.uri}: {error.strerror or error}",
+            hint=f"choose another place with --results, or {mend}",
+        )

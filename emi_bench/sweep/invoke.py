@@ -249,10 +249,7 @@ def _check_place(store: PatientStore, options: Options) -> None:
     try:
         store.files.mark()
     except OSError as e:
-        raise UserError(
-            f"cannot write results to {store.files.uri}: {e.strerror or e}",
-            hint="choose another place with --results DIR, or make this one writable",
-        ) from e
+        raise store.files.unwritable(e) from e
     store.files.check_writable()
 
 

@@ -1,16 +1,27 @@
-"""A bucket, as far as it can be had without one: fsspec's memory file system behind pyarrow."""
+"""A bucket: fsspec's memory file system behind pyarrow and, where EMI_BENCH_TEST_S3 names one, one on a real server.
+
+uvx --from 'moto[server]' moto_server -p 5055 &
+export AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any
+export EMI_BENCH_TEST_S3='s3://bench/tests?scheme=http&endpoint_override=127.0.0.1:5055&allow_bucket_creation=true'
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import threading
+import uuid
 from pathlib import Path
 
 import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyarrow.fs import FSSpecHandler, PyFileSystem
+from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
 from emi_bench.data import load
+from emi_bench.run import Progress, run
 from emi_bench.store import claims as claims_module
 from emi_bench.store.claims import Claims
 from emi_bench.store.files import Files
@@ -29,10 +40,23 @@ def in_memory(files: Files, name: str) -> None:
     files.base = f"/{name}/results"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> PatientStore:
-    made = PatientStore(tmp_path, patience=1)
-    in_memory(made.files, tmp_path.name)
+def on_a_server() -> PatientStore:
+    uri = os.environ.get("EMI_BENCH_TEST_S3")
+    if not uri:
+        pytest.skip("EMI_BENCH_TEST_S3 names no bucket")
+    place, mark, options = uri.partition("?")
+    fs, base = FileSystem.from_uri(uri)
+    fs.create_dir(base.partition("/")[0])
+    return PatientStore(f"{place}/{uuid.uuid4().hex}{mark}{options}", patience=1)
+
+
+@pytest.fixture(params=["memory", "server"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> PatientStore:
+    if request.param == "server":
+        made = on_a_server()
+    else:
+        made = PatientStore(tmp_path, patience=1)
+        in_memory(made.files, tmp_path.name)
     made.files.mark()
     return made
 
@@ -47,6 +71,30 @@ def test_a_sweep_plans_runs_and_finds_its_results_in_a_bucket(
     plan = make_plan(cells, store)
     assert (plan.done, plan.todo) == ([cells[0]], [cells[1]])
     assert store.files.list("_claims") == []
+
+
+def test_a_run_whose_process_died_goes_on_from_its_checkpoint_in_the_bucket(
+    store: PatientStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(at: Progress) -> None:
+        if at.phase == 3:
+            raise Killed
+
+    monkeypatch.setattr(claims_module, "SETTLE", 0.01)
+    cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="er", seeds=1, batch=50)))
+    with pytest.raises(Killed):
+        attempt(cells[0].spec, store, lambda: load("digits"), owner="a", on_progress=die)
+    outcome = attempt(cells[0].spec, store, lambda: load("digits"), owner="b")
+    assert (outcome.state, outcome.resumed_from) == ("done", 3)
+    assert store.files.list("_checkpoints") == []
+    content = store.files.read(store.path(cells[0].spec))
+    assert content is not None
+    told = pq.read_table(pa.BufferReader(content)).column("accuracy").to_numpy()
+    undisturbed = run(cells[0].spec, load("digits")).matrix
+    np.testing.assert_array_equal(told, undisturbed[np.tril_indices_from(undisturbed)])
 
 
 def test_of_those_that_claim_in_a_bucket_at_once_the_last_writer_holds(
