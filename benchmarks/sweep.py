@@ -34,14 +34,23 @@ settings:
   - dataset: digits
     memory: [{memory}]
 seeds: {seeds}
-protocol: {{width: 2, batch: {batch}, replay_batch: 10}}
+protocol: {{width: {width}, batch: {batch}, replay_batch: {replay}}}
 resources: {{gpu: 0}}
 """
 
 
-def grid(folder: Path, *, seeds: int, methods: str = "er", memory: str = "50", batch: int = 100) -> Path:
+def grid(
+    folder: Path,
+    *,
+    seeds: int,
+    methods: str = "er",
+    memory: str = "50",
+    batch: int = 100,
+    replay: int = 10,
+    width: int = 2,
+) -> Path:
     file = folder / "bench.yaml"
-    file.write_text(GRID.format(methods=methods, memory=memory, seeds=seeds, batch=batch))
+    file.write_text(GRID.format(methods=methods, memory=memory, seeds=seeds, batch=batch, replay=replay, width=width))
     return file
 
 
@@ -111,8 +120,9 @@ def empty_cells(folder: Path, n: int) -> None:
     )
 
 
-def utilisation(folder: Path, batch: int = 2, seeds: int = 4) -> None:
-    file = grid(folder, seeds=seeds, methods="mir", batch=batch)
+def utilisation(folder: Path) -> None:
+    """Runs of a minute or more on one core."""
+    file = grid(folder, seeds=6, methods="ocm", batch=3, replay=16, width=8)
     run_sweep(Console(), Asked(file, str(folder / "results-used")))
 
 

@@ -28,7 +28,6 @@ QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # Tune's own snapshots are never read: the store is the truth
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a run without a card sees no card
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
@@ -97,7 +96,7 @@ def connected(address: str | None, *, every_core: bool = False) -> Iterator[Clus
         known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         nodes = [n["Resources"] for n in known if n["Alive"]]
         try:
-            with _plain_workers() if local else contextlib.nullcontext():
+            with _plain_workers(local):
                 yield Cluster(local, nodes)
         except (ray.exceptions.RayError, ConnectionError) as e:
             told = str(e).strip().partition("\n")[0][:200]
@@ -136,13 +135,14 @@ def _start(ray: Any, address: str | None, folder: Path | None, every_core: bool)
 
 
 @contextlib.contextmanager
-def _plain_workers() -> Iterator[None]:
-    """Tune gives its workers an environment, and Ray a new process to whatever has one. The workers of a Ray of ours
-    have all of it from this process, so those that are there already will do."""
+def _plain_workers(local: bool) -> Iterator[None]:
+    """Tune gives its workers an environment, and Ray a new process to whatever has one. Without it, a process that is
+    there already will do. A local Ray's have all of it from this one; to others, keys to a bucket are still brought."""
     from ray.tune.execution import class_cache
 
     former = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
-    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
+    keys = set() if local else {name for name in class_cache.ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")}
+    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, keys
     try:
         yield
     finally:

@@ -108,7 +108,9 @@ def run_sweep(console: Console, asked: Asked) -> None:
     costs = Costs(store, to_run, plan.results)
     every_core = False
     if is_local(asked.address) and not asked.options.autoscaling:
-        every_core = _runs_here(to_run, costs, asked.options) >= (os.cpu_count() or 1)
+        runs = _runs_here(to_run, costs, asked.options)
+        # Not where there are cards: a worker had better learn which is its own before it imports torch.
+        every_core = runs >= (os.cpu_count() or 1) and not torch.cuda.is_available()
     code = 0
     display: Display | None = None
     try:

@@ -28,8 +28,11 @@ from emi_bench.sweep import shared_data
 from emi_bench.sweep.attempt import Outcome, attempt
 from emi_bench.sweep.packing import Request
 
+gc.freeze()  # and at once unfrozen: now all of it counts as old, and the first collection need not walk it either
+gc.unfreeze()
 gc.enable()
 
+os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")  # Tune looks here when it makes a trial: relative paths stay right
 REPORT_EVERY = 1.0  # seconds: the driver pays for every report
 
 

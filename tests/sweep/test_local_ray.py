@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from ray.tune.execution import class_cache
 from rich.console import Console
 
 from emi_bench.sweep import invoke
+from emi_bench.sweep.cluster import _plain_workers
 from emi_bench.sweep.schedule import Options
 from tests.sweep.sweeping import sweep_file
 
@@ -108,17 +111,43 @@ def test_the_workers_of_tune_are_those_that_a_local_ray_started_with_and_have_ou
     assert printed(FAMILY + READY, OURS="yes").split() == ["True", "True", "1", "0", "yes"]
 
 
+def test_keys_to_a_bucket_reach_the_workers_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Probe:
+        pass
+
+    def brought(local: bool) -> dict[str, str]:
+        with _plain_workers(local):
+            options = class_cache._ActorClassCache().get(Probe)._default_options
+        environment = options["runtime_env"].get("env_vars", {})
+        assert isinstance(environment, dict)
+        return environment
+
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    assert brought(local=False) == brought(local=True) == {}
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "secret")
+    assert brought(local=False) == {"AWS_SESSION_TOKEN": "secret"}
+    assert brought(local=True) == {}  # inherited
+
+
 @pytest.mark.parametrize(
-    ("seeds", "most", "resources", "expected"),
+    ("seeds", "most", "resources", "cards", "expected"),
     [
-        (4, None, "{gpu: 0}", True),
-        (3, None, "{gpu: 0}", False),  # a core would be left over
-        (9, 2, "{gpu: 0}", False),
-        (9, None, "{gpu: 0, cpu: 2}", False),
+        (4, None, "{gpu: 0}", False, True),
+        (3, None, "{gpu: 0}", False, False),  # a core would be left over
+        (9, 2, "{gpu: 0}", False, False),
+        (9, None, "{gpu: 0, cpu: 2}", False, False),
+        (9, None, "{gpu: 0}", True, False),
     ],
 )
 def test_workers_are_started_in_advance_where_every_core_will_have_a_run(
-    seeds: int, most: int | None, resources: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seeds: int,
+    most: int | None,
+    resources: str,
+    cards: bool,
+    expected: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Enough(Exception):
         pass
@@ -128,6 +157,7 @@ def test_workers_are_started_in_advance_where_every_core_will_have_a_run(
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cards)
     monkeypatch.setattr(invoke, "connected", connected)
     asked = invoke.Asked(
         sweep_file(tmp_path, seeds=seeds, resources=resources), str(tmp_path / "results"), options=Options(most)
