@@ -183,7 +183,6 @@ def give_back(store: PatientStore, owner: str) -> None:
 def tune_folder(keep: str | None) -> Iterator[str]:
     """Where Tune keeps what nobody reads, unless loggers write there."""
     if keep is not None:
-        Path(keep).mkdir(parents=True, exist_ok=True)
         yield keep
         return
     with tempfile.TemporaryDirectory(prefix=f"emi-tune-{os.getpid()}-", ignore_cleanup_errors=True) as folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,19 +48,19 @@ def fit(execution: Execution, cells: list[Cell], *, reuse: bool) -> None:
 
     pending = 200 if options.autoscaling else max(8, 2 * execution.slots())
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending)
-    keep = f"{files.uri}/_log" if options.log == "tensorboard" and not files.remote else None
+    logs = f"{files.uri}/_log" if options.log in ("tensorboard", "wandb") and not files.remote else None
     callbacks: list[tune.Callback] = [Watcher(execution, cells)]
-    callbacks += [logger(options.log, execution.name)] if options.log else []
-    with tune_folder(keep) as folder:
+    callbacks += [logger(options.log, execution.name, logs)] if options.log else []
+    with tune_folder(logs if options.log == "tensorboard" else None) as folder:
         tuner = tune.Tuner(
             tune.with_resources(tune.with_parameters(CellTrial, job=_job(execution, cells)), bundle),
             tune_config=tune.TuneConfig(
-                search_alg=InTurn(f"{c.run_id}:{number[execution.requests[c.run_id]]}" for c in cells),
+                search_alg=InTurn(_config(c, number[execution.requests[c.run_id]]) for c in cells),
                 num_samples=len(cells),
                 max_concurrent_trials=options.max_concurrent,
                 reuse_actors=reuse,
-                trial_name_creator=lambda trial: trial.config["cell"][:12],
-                trial_dirname_creator=lambda trial: f"{trial.config['cell'][:12]}-{trial.trial_id}",
+                trial_name_creator=lambda trial: str(trial.config["run"]),
+                trial_dirname_creator=folder_of,
             ),
             run_config=tune.RunConfig(
                 name=f"{execution.name}-{time.time_ns()}",
@@ -89,16 +90,28 @@ def _job(execution: Execution, cells: list[Cell]) -> Job:
     )
 
 
-class InTurn(Searcher):
-    """One trial for each key, made when Tune wants one. Its own grid search makes all of them before the first starts,
-    each with a copy of the whole grid: two seconds for 2,000 cells, and four times that for twice as many."""
+def _config(cell: Cell, kind: int) -> dict[str, Any]:
+    """Of a trial: what its worker looks up, and what a logger shows."""
+    spec = cell.spec
+    shown = {name: getattr(spec, name) for name in ("method", "variant", "dataset", "memory", "seed")}
+    return {"cell": f"{cell.run_id}:{kind}", "run": spec.label} | shown
 
-    def __init__(self, keys: Iterable[str]) -> None:
+
+def folder_of(trial: Any) -> str:
+    """A trial's folder, by which tensorboard names its curve: `er-digits-M=50-seed-0-6d00f9acdab4`."""
+    return re.sub(r"[^\w.+=-]+", "-", f"{trial.config['run']}-{run_id_of(trial.config)[:12]}")
+
+
+class InTurn(Searcher):
+    """One trial for each config, made when Tune wants one. Its own grid search makes all of them before the first
+    starts, each with a copy of the whole grid: two seconds for 2,000 cells, and four times that for twice as many."""
+
+    def __init__(self, configs: Iterable[dict[str, Any]]) -> None:
         super().__init__()
-        self._keys = iter(list(keys))
+        self._configs = iter(list(configs))
 
     def suggest(self, trial_id: str) -> dict[str, Any]:
-        return {"cell": next(self._keys)}
+        return next(self._configs)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Nothing is learned from a trial."""
@@ -171,14 +184,19 @@ def error_of(trial: Any) -> BaseException | None:
     return error
 
 
-def logger(name: str, sweep: str) -> tune.Callback:
-    """A logger of Tune's, if its package is installed."""
+def logger(name: str, sweep: str, folder: str | None = None) -> tune.Callback:
+    """A logger of Tune's, if its package is installed. `folder` takes what is to be kept on disk."""
     if name not in LOGGERS:
         raise UserError(f"--log {name} is not known", hint=f"there are {', '.join(LOGGERS)}")
     package, module, attribute = LOGGERS[name]
     if importlib.util.find_spec(package) is None:
         raise UserError(f"--log {name} needs the package {package}", hint=f"pip install {package}")
     cls = getattr(importlib.import_module(module), attribute)
-    keywords = {"mlflow": {"experiment_name": sweep}, "wandb": {"project": sweep}}.get(name, {})
-    callback: tune.Callback = cls(**keywords)
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    keywords: dict[str, dict[str, str | None]] = {
+        "mlflow": {"experiment_name": sweep},
+        "wandb": {"project": sweep, "dir": folder},
+    }
+    callback: tune.Callback = cls(**keywords.get(name, {}))
     return callback

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import tempfile
 import time
 from pathlib import Path
@@ -147,9 +149,35 @@ def test_a_missing_cluster_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_tensorboard_gets_a_curve_of_every_run(tmp_path: Path, address: str) -> None:
-    file, results = sweep_file(tmp_path, batch=20, seeds=1), tmp_path / "results"
+    file, results = sweep_file(tmp_path, batch=20, seeds=2), tmp_path / "results"
     call("sweep", file, "--results", results, "--address", address, "--log", "tensorboard")
-    assert list((results / "_log").rglob("events.out.tfevents*"))
+    curves = [f.parent.name for f in (results / "_log").rglob("events.out.tfevents*")]
+    assert sorted(c.rpartition("-")[0] for c in curves) == [f"er-digits-M=40-seed-{seed}" for seed in (0, 1)]
+    assert_complete(file, results)
+
+
+@pytest.mark.slow
+def test_mlflow_gets_runs_that_can_be_told_apart(tmp_path: Path, address: str) -> None:
+    pytest.importorskip("mlflow")
+    file, results = sweep_file(tmp_path, batch=20, seeds=2), tmp_path / "results"
+    at = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    call("sweep", file, "--results", results, "--address", address, "--log", "mlflow", MLFLOW_TRACKING_URI=at)
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as db:
+        names = {name for (name,) in db.execute("select name from runs")}
+        params = set(db.execute("select key, value from params"))
+        points = db.execute("select count(*) from metrics where key = 'accuracy'").fetchone()[0]
+    assert names == {"er digits M=40 seed 0", "er digits M=40 seed 1"}
+    assert {("method", "er"), ("dataset", "digits"), ("memory", "40"), ("seed", "0"), ("seed", "1")} <= params
+    assert points >= 2  # of a short run only the end
+    assert_complete(file, results)
+
+
+@pytest.mark.slow
+def test_wandb_keeps_what_it_could_not_send(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    file, results = sweep_file(tmp_path, batch=20, seeds=1), tmp_path / "results"
+    call("sweep", file, "--results", results, "--log", "wandb", WANDB_MODE="offline")
+    assert len(list((results / "_log").rglob("offline-run-*/*.wandb"))) == 1
     assert_complete(file, results)
 
 
