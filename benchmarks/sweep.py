@@ -101,7 +101,7 @@ def empty_cells(folder: Path, n: int) -> None:
     store = PatientStore(folder / f"results-{n}")
     cells, _ = expand(*read_sweep(file))
     fill(store, cells)
-    with connected(None, every_core=True) as cluster:  # as `emi-bench sweep` does for such a grid
+    with connected(None, every_core=True) as cluster:  # as a sweep does where there are no cards
         from emi_bench.sweep.tuning import fit
 
         up = time.perf_counter()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import shutil
 import signal
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from emi_bench.store.claims import TTL, Claims
 from emi_bench.store.failures import Failures
 from emi_bench.store.patient import PATIENCE, PatientStore
 from emi_bench.sweep.attempt import Outcome
-from emi_bench.sweep.cluster import Cluster
+from emi_bench.sweep.cluster import Cluster, temp_folder
 from emi_bench.sweep.packing import Request, slots
 from emi_bench.sweep.plan import Cell, make_plan
 from emi_bench.sweep.progress import Display
@@ -185,5 +184,8 @@ def tune_folder(keep: str | None) -> Iterator[str]:
     if keep is not None:
         yield keep
         return
-    with tempfile.TemporaryDirectory(prefix=f"emi-tune-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
-        yield folder
+    folder = temp_folder("emi-tune-")
+    try:
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

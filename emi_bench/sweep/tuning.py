@@ -194,9 +194,9 @@ def logger(name: str, sweep: str, folder: str | None = None) -> tune.Callback:
     cls = getattr(importlib.import_module(module), attribute)
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
-    keywords: dict[str, dict[str, str | None]] = {
+    keywords: dict[str, dict[str, str]] = {
         "mlflow": {"experiment_name": sweep},
-        "wandb": {"project": sweep, "dir": folder},
+        "wandb": {"project": sweep, "dir": os.environ.get("WANDB_DIR") or folder or str(Path.cwd())},
     }
     callback: tune.Callback = cls(**keywords.get(name, {}))
     return callback
