@@ -17,6 +17,7 @@ from typing import Any
 
 from emi_bench.errors import UserError
 
+PREFIX = "emi-ray-"
 WORKER = "emi_bench.sweep.worker"
 
 #: Read by Ray and Tune when they are imported or when workers start.
@@ -89,7 +90,7 @@ def connected(address: str | None, *, every_core: bool = False) -> Iterator[Clus
         logging.getLogger(name).setLevel(logging.CRITICAL)
     # Ray prints a paragraph for every lost worker, whatever it is told; the display has a line for it.
     ray._private.worker.print_to_stdstream = lambda *args, **kwargs: None
-    folder = temp_folder("emi-ray-") if local else None
+    folder = _temp_folder() if local else None
     try:
         _start(ray, address, folder, every_core)
         known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
@@ -155,11 +156,11 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=5).close()
 
 
-def temp_folder(prefix: str) -> Path:
+def _temp_folder() -> Path:
     """A short path (sockets live in it) that names its process, so that the remains of killed ones can be cleared."""
     base = Path(tempfile.gettempdir())
-    for old in base.glob(f"{prefix}*"):
-        pid = old.name.removeprefix(prefix).partition("-")[0]
+    for old in base.glob(f"{PREFIX}*"):
+        pid = old.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
             shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
+import os
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from emi_bench.store.claims import TTL, Claims
 from emi_bench.store.failures import Failures
 from emi_bench.store.patient import PATIENCE, PatientStore
 from emi_bench.sweep.attempt import Outcome
-from emi_bench.sweep.cluster import Cluster, temp_folder
+from emi_bench.sweep.cluster import Cluster
 from emi_bench.sweep.packing import Request, slots
 from emi_bench.sweep.plan import Cell, make_plan
 from emi_bench.sweep.progress import Display
@@ -184,8 +185,5 @@ def tune_folder(keep: str | None) -> Iterator[str]:
     if keep is not None:
         yield keep
         return
-    folder = temp_folder("emi-tune-")
-    try:
-        yield str(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"emi-tune-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
+        yield folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from rich.console import Console
 
 from emi_bench.sweep import invoke
 from emi_bench.sweep.cluster import _plain_workers
-from emi_bench.sweep.schedule import Options, tune_folder
+from emi_bench.sweep.schedule import Options
 from tests.sweep.sweeping import sweep_file
 
 FAMILY = """
@@ -110,21 +109,6 @@ def test_the_workers_of_tune_are_those_that_a_local_ray_started_with_and_have_ou
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert printed(FAMILY + READY, OURS="yes").split() == ["True", "True", "1", "0", "yes"]
-
-
-@linux
-def test_folders_of_killed_sweeps_are_cleared_and_those_of_living_ones_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    for name in (f"emi-tune-{gone.pid}-a", f"emi-tune-{os.getppid()}-b", f"emi-ray-{gone.pid}-c", "emi-tune-mine"):
-        (tmp_path / name / "deep").mkdir(parents=True)
-    with tune_folder(None) as folder:
-        left = {p.name for p in tmp_path.iterdir()}
-        assert left == {f"emi-tune-{os.getppid()}-b", f"emi-ray-{gone.pid}-c", "emi-tune-mine", Path(folder).name}
-    assert not Path(folder).exists()
 
 
 def test_keys_to_a_bucket_reach_the_workers_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
