@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-all lint format bench clean
+.PHONY: help demo test test-all lint format bench proxy-check clean
 
 help:
 	@echo "make demo      the whole path on the embedded digits data, in minutes"
 	@echo "make test      the test suite (make test-all adds the slow ones)"
 	@echo "make lint      ruff and mypy      make format   ruff, in place"
 	@echo "make bench     speed, as ratios to the bare network passes"
+	@echo "make proxy-check   three runs of the committed proxy again, compared bit for bit (CIFAR-10 is needed)"
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
@@ -49,6 +50,9 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+proxy-check: $(READY)
+	$(BIN)/python -m benchmarks.proxy_check
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage* build *.egg-info
