@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from emi_bench.data import load
-from emi_bench.execute import execute
+from emi_bench.run.execute import execute
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.cluster import connected

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from emi_bench.data import DataInfo, DataSet, checked, register
-from emi_bench.spec import RunSpec, resolve
+from emi_bench.run.spec import RunSpec, resolve
 
 FAST = {"width": 2, "batch": 10, "replay_batch": 10}
 

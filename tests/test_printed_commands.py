@@ -12,10 +12,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from emi_bench import cli, load_runs
+from emi_bench import load_runs
+from emi_bench.cli import app as cli
 from emi_bench.data.cifar import CIFAR10
 from emi_bench.errors import UserError
-from emi_bench.spec import resolve
+from emi_bench.run.spec import resolve
 from emi_bench.sweep.invoke import Asked
 from emi_bench.sweep.schedule import Options
 from emi_bench.sweep.spec import read_sweep
@@ -138,7 +139,7 @@ def test_the_command_of_a_run_carries_places_and_device() -> None:
 
 def test_an_interrupted_run_goes_on_with_the_printed_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in the default places, and with the device and features that were asked for."""
-    from emi_bench import single
+    from emi_bench.cli import single
 
     results, root = tmp_path / "my results", tmp_path / "data"
     words = ["run", "--method", "finetune", "--dataset", "digits", "--results", str(results), "--data-root", str(root)]

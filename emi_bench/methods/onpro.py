@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from emi_bench.host_copy import HostCopy
 from emi_bench.losses.apf import mix, mixed_labels, pair_counts, pair_distances, pair_probabilities
 from emi_bench.losses.mixup import mixup_cross_entropy
 from emi_bench.losses.ope import ope
@@ -19,6 +18,7 @@ from emi_bench.losses.prototypes import class_means
 from emi_bench.losses.unit import unit
 from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.mutual_information import Batch, Joint, MutualInformation, MutualInformationConfig
+from emi_bench.nets.host_copy import HostCopy
 from emi_bench.problem import Problem
 
 

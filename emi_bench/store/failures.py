@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from emi_bench.spec import RunSpec
+from emi_bench.run.spec import RunSpec
 from emi_bench.store.files import Files
 
 FOLDER = "_failures"

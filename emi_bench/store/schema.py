@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from emi_bench.run import RunResult
+from emi_bench.run.loop import RunResult
 
 SCHEMA_VERSION = 1
 KEY = b"emi_bench"

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import torch
 
 from emi_bench.errors import UserError
-from emi_bench.features import FeatureTable
-from emi_bench.run import CHECKPOINT_FORMAT, RunResult
-from emi_bench.spec import RunSpec
+from emi_bench.run.features import FeatureTable
+from emi_bench.run.loop import CHECKPOINT_FORMAT, RunResult
+from emi_bench.run.spec import RunSpec
 from emi_bench.store.files import Files
 from emi_bench.store.schema import to_table
 

@@ -14,10 +14,10 @@ import torch
 
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
-from emi_bench.execute import execute
 from emi_bench.methods import get_method
-from emi_bench.run import Progress
-from emi_bench.spec import RunSpec
+from emi_bench.run.execute import execute
+from emi_bench.run.loop import Progress
+from emi_bench.run.spec import RunSpec
 from emi_bench.store.claims import TTL, ClaimLost
 from emi_bench.store.failures import Failures, one_line
 from emi_bench.store.lease import Lease

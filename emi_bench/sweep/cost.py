@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from emi_bench.data import get_info
 from emi_bench.methods import get_method
-from emi_bench.spec import RunSpec
+from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
 from emi_bench.store.schema import read_provenance
 from emi_bench.sweep.plan import Cell, shape_of

@@ -12,7 +12,7 @@ from emi_bench.data import get_info
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method, load_plugin
 from emi_bench.registry import did_you_mean
-from emi_bench.spec import Protocol, described
+from emi_bench.run.spec import Protocol, described
 from emi_bench.sweep.source import YamlSource
 
 DEFAULT_VARIANT = "default"
@@ -111,7 +111,7 @@ class Sweep(_Strict):
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_as_seeds)] = Field(min_length=1)
     """A number n for seeds 0 to n-1, or a list."""
     protocol: dict[str, Any] = Field(default_factory=dict)
-    """How the stream is presented, for all methods: see `emi_bench.spec.Protocol`."""
+    """How the stream is presented, for all methods: see `emi_bench.run.spec.Protocol`."""
     resources: Resources = Resources()
     fresh_process: bool = False
     """A process of its own for every run, even where a used one would do: for measurements of time and memory."""

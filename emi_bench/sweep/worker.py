@@ -21,8 +21,8 @@ from ray import tune
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
-from emi_bench.run import Progress
-from emi_bench.spec import RunSpec
+from emi_bench.run.loop import Progress
+from emi_bench.run.spec import RunSpec
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep import shared_data
 from emi_bench.sweep.attempt import Outcome, attempt

@@ -16,8 +16,8 @@ from emi_bench.data import load
 from emi_bench.data.stream import Stream
 from emi_bench.methods import get_method, load_plugin, method_names
 from emi_bench.metrics import average_accuracy
-from emi_bench.run import RunResult, build_method, run
-from emi_bench.spec import RunSpec, resolve
+from emi_bench.run.loop import RunResult, build_method, run
+from emi_bench.run.spec import RunSpec, resolve
 from tests.conformance.conftest import LEARN
 
 #: Overrides that make a method quick without changing what it does.

@@ -16,8 +16,8 @@ import pytest
 import emi_bench
 from emi_bench import metrics
 from emi_bench.errors import UserError
-from emi_bench.features import FeatureTable
-from emi_bench.run import CHECKPOINT_FORMAT, RunResult
+from emi_bench.run.features import FeatureTable
+from emi_bench.run.loop import CHECKPOINT_FORMAT, RunResult
 from emi_bench.store import DamagedFile, Store
 from emi_bench.store.files import Files
 from emi_bench.store.schema import COLUMNS, SCHEMA_VERSION, NewerSchema

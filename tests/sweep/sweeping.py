@@ -17,8 +17,8 @@ import numpy as np
 from typer.testing import CliRunner
 
 from emi_bench.data import load
-from emi_bench.run import run
-from emi_bench.spec import RunSpec
+from emi_bench.run.loop import run
+from emi_bench.run.spec import RunSpec
 from emi_bench.store import load_runs
 from emi_bench.sweep.plan import expand
 from emi_bench.sweep.spec import read_sweep

@@ -7,7 +7,7 @@ import torch
 
 from emi_bench.data import load
 from emi_bench.data.dataset import DataSet
-from emi_bench.run import Progress
+from emi_bench.run.loop import Progress
 from emi_bench.store.claims import Claims
 from emi_bench.store.failures import Failures
 from emi_bench.store.patient import PatientStore

@@ -21,7 +21,7 @@ import pytest
 from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
 from emi_bench.data import load
-from emi_bench.run import Progress, run
+from emi_bench.run.loop import Progress, run
 from emi_bench.store import claims as claims_module
 from emi_bench.store.claims import Claims
 from emi_bench.store.files import Files

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from emi_bench.data import load
-from emi_bench.measure import peak_memory_bytes, reset_peak_memory
-from emi_bench.run import run
+from emi_bench.run.loop import run
+from emi_bench.run.measure import peak_memory_bytes, reset_peak_memory
 from emi_bench.sweep.shared_data import _tensor
 from tests.synthetic import spec
 

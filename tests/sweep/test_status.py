@@ -9,9 +9,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from emi_bench import cli
+from emi_bench.cli import app as cli
 from emi_bench.data import load
-from emi_bench.execute import execute
+from emi_bench.run.execute import execute
 from emi_bench.store import Store
 from emi_bench.store.claims import Claims
 from emi_bench.sweep.plan import Cell, expand

@@ -12,11 +12,11 @@ from torch import Tensor
 from emi_bench.data import load
 from emi_bench.data.stream import Stream, TestSet, class_order
 from emi_bench.errors import UserError
-from emi_bench.measure import LossWindow, NonFiniteLoss
 from emi_bench.methods import get_method, method_names
 from emi_bench.methods.finetune import FineTune
-from emi_bench.run import Progress, build_method, evaluate, phases, run
-from emi_bench.spec import resolve
+from emi_bench.run.loop import Progress, build_method, evaluate, phases, run
+from emi_bench.run.measure import LossWindow, NonFiniteLoss
+from emi_bench.run.spec import resolve
 from tests.synthetic import blobs, register_blobs, spec
 
 

@@ -17,7 +17,8 @@ def _describe(name: str) -> dict[str, Any]:
     cls = get_method(name)
     config = cls.config_class()
     module = inspect.getdoc(inspect.getmodule(cls)) or ""
-    about = module.splitlines()[0].partition(": ")[2] or module.partition("\n")[0]
+    first = module.partition("\n")[0]
+    about = first.partition(": ")[2] or first
     default = config.model_dump(mode="json")
     constants = {
         key: {"default": default[key], "about": " ".join((field.description or "").split())}

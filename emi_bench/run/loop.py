@@ -15,11 +15,11 @@ import torch
 from emi_bench.data.dataset import DataSet
 from emi_bench.data.stream import Stream, TestSet
 from emi_bench.draws import Draws
-from emi_bench.features import FeatureTable, extract_features
-from emi_bench.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
 from emi_bench.methods import Method, get_method
+from emi_bench.run.features import FeatureTable, extract_features
+from emi_bench.run.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
+from emi_bench.run.spec import RunSpec, make_problem
 from emi_bench.seeds import seed_for
-from emi_bench.spec import RunSpec, make_problem
 
 EVAL_BATCH = 512
 CHECKPOINT_FORMAT = 1

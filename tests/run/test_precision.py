@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from emi_bench.run import _precision
-from emi_bench.spec import resolve
+from emi_bench.run.loop import _precision
+from emi_bench.run.spec import resolve
 
 
 def test_bf16_forward_sees_the_weights_of_the_last_optimiser_step() -> None:

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
+from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
 from emi_bench.errors import UserError
-from emi_bench.options import DataRoot, Plugin, Results, load_plugins
 from emi_bench.report.axes import Spread
 
 TABLES = {

@@ -12,8 +12,8 @@ import torch
 
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
-from emi_bench.run import Progress, RunResult, run
-from emi_bench.spec import RunSpec
+from emi_bench.run.loop import Progress, RunResult, run
+from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
 
 

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from emi_bench import __version__
+from emi_bench.cli import report as report_commands
+from emi_bench.cli import sweep as sweep_commands
+from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
 from emi_bench.errors import UserError
-from emi_bench.options import DataRoot, Plugin, Results, load_plugins
-from emi_bench.report import commands as report_commands
-from emi_bench.sweep import commands as sweep_commands
 
 app = typer.Typer(
     name="emi-bench",
@@ -75,7 +75,7 @@ def run(
 
     [bold]Example[/bold]  emi-bench run --method er --dataset cifar10 --memory 1000 --seed 0
     """
-    from emi_bench.single import run_single
+    from emi_bench.cli.single import run_single
 
     load_plugins(plugin)
     run_single(
@@ -101,7 +101,7 @@ def methods(
     plugin: Plugin = None,
 ) -> None:
     """The methods, what they are and their constants."""
-    from emi_bench.catalogue import describe_methods
+    from emi_bench.cli.listing import describe_methods
 
     load_plugins(plugin)
     rows = describe_methods()
@@ -155,7 +155,7 @@ def data_verify(name: str, data_root: DataRoot = None, plugin: Plugin = None) ->
 @app.command()
 def doctor(results: Results = "results", data_root: DataRoot = None) -> None:
     """What this machine has, what is missing, and whether a run would work."""
-    from emi_bench.doctor import examine
+    from emi_bench.cli.doctor import examine
 
     findings, healthy = examine(results, data_root)
     table = Table(show_header=False, box=None, pad_edge=False)

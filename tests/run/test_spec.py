@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from emi_bench.cli.single import parse_settings
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method, load_plugin, method_names
-from emi_bench.single import parse_settings
-from emi_bench.spec import RunSpec, resolve
+from emi_bench.run.spec import RunSpec, resolve
 
 
 def test_the_id_is_stable() -> None:

@@ -17,12 +17,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from emi_bench import metrics
 from emi_bench.data import load
 from emi_bench.errors import UserError
-from emi_bench.execute import Executed, choose_device, execute
-from emi_bench.measure import NonFiniteLoss
 from emi_bench.methods import get_method
-from emi_bench.run import Progress as Where
-from emi_bench.run import RunResult
-from emi_bench.spec import Protocol, RunSpec, resolve
+from emi_bench.run.execute import Executed, choose_device, execute
+from emi_bench.run.loop import Progress as Where
+from emi_bench.run.loop import RunResult
+from emi_bench.run.measure import NonFiniteLoss
+from emi_bench.run.spec import Protocol, RunSpec, resolve
 from emi_bench.store import Store
 from emi_bench.store.lease import Lease
 from emi_bench.terminal import say

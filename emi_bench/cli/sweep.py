@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from emi_bench.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.")]
 Only = Annotated[
