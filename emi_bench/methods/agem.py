@@ -8,7 +8,7 @@ from torch import Tensor
 
 from emi_bench.losses.gradient_geometry import project_conflict
 from emi_bench.methods.base import Losses
-from emi_bench.methods.er import ER
+from emi_bench.methods.er import ER, ReplayConfig
 from emi_bench.nets.flat import flat_gradient, set_flat_gradient
 
 
@@ -23,6 +23,7 @@ class AGEM(ER):
 
     name = "agem"
     title = "AGEM"
+    config_class = ReplayConfig
 
     def step(self, images: Tensor, labels: Tensor) -> Losses:
         ce_stream = F.cross_entropy(self.net(images), labels)
