@@ -18,7 +18,8 @@ from emi_bench.draws import Draws
 from emi_bench.methods import Method, get_method
 from emi_bench.run.features import FeatureTable, extract_features
 from emi_bench.run.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
-from emi_bench.run.spec import RunSpec, make_problem
+from emi_bench.run.resolve import make_problem
+from emi_bench.run.spec import RunSpec
 from emi_bench.seeds import seed_for
 
 EVAL_BATCH = 512
@@ -195,8 +196,9 @@ def build_method(spec: RunSpec, device: str) -> Method:
     from emi_bench.data import get_info
 
     problem = make_problem(get_info(spec.source or spec.dataset), spec.memory, spec.protocol)
-    method = get_method(spec.method).build(
-        spec.method_config(),
+    cls = get_method(spec.method)
+    method = cls.build(
+        cls.config_class(**spec.config),
         problem,
         weight_seed=seed_for(spec.seed, "weights"),
         draws=Draws(seed_for(spec.seed, "method")),

@@ -17,7 +17,8 @@ from emi_bench.data.stream import Stream
 from emi_bench.methods import get_method, load_plugin, method_names
 from emi_bench.metrics import average_accuracy
 from emi_bench.run.loop import RunResult, build_method, run
-from emi_bench.run.spec import RunSpec, resolve
+from emi_bench.run.resolve import resolve
+from emi_bench.run.spec import RunSpec
 from tests.conformance.conftest import LEARN
 
 #: Overrides that make a method quick without changing what it does.

@@ -16,7 +16,7 @@ from emi_bench.methods import get_method, method_names
 from emi_bench.methods.finetune import FineTune
 from emi_bench.run.loop import Progress, build_method, evaluate, phases, run
 from emi_bench.run.measure import LossWindow, NonFiniteLoss
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from tests.synthetic import blobs, register_blobs, spec
 
 
