@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from emi_bench.data import DataInfo, DataSet, checked, register
+from emi_bench.data import DataInfo, DataSet, checked, load, register
 from emi_bench.run.spec import RunSpec, resolve
 
 FAST = {"width": 2, "batch": 10, "replay_batch": 10}
@@ -41,7 +41,7 @@ def register_blobs(name: str, classes: int, n_tasks: int, per_class: int, side: 
         std=(0.3, 0.3, 0.3),
     )
     register(info, lambda root: data)
-    return data
+    return load(name)
 
 
 def spec(method: str = "er", dataset: str = "digits", *, memory: int = 40, seed: int = 0, **protocol: Any) -> RunSpec:
