@@ -15,9 +15,9 @@ from emi_bench.errors import UserError
 from emi_bench.run.loop import run
 from emi_bench.run.spec import resolve
 from emi_bench.store import Store, load_runs
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cost import load_of
 from emi_bench.sweep.plan import expand
-from emi_bench.sweep.spec import read_sweep
 from tests.sweep.sweeping import call, sweep_file
 from tests.synthetic import FAST, spec
 
