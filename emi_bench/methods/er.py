@@ -10,6 +10,7 @@ from torch import Tensor
 
 from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows, joined
+from emi_bench.problem import Problem
 
 
 class ReplayConfig(MethodConfig):
@@ -41,8 +42,16 @@ class ER(Rehearsal):
 
     name = "er"
     title = "ER"
+    cite = "chaudhry2019ER"
+    place = 3
+    colour = "#56b4e9"
+    marker = "o"
     config_class: ClassVar[type[MethodConfig]] = ERConfig
     config: ReplayConfig  # methods built on ER have steps of their own, without `joint` and views
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        return 3.0 * (problem.batch + problem.replay_batch) * cast(ReplayConfig, config).mem_iters
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         images, labels = self.prepare(x, y)
