@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
@@ -36,6 +36,15 @@ def layout_of(net: nn.Module) -> torch.memory_format:
     return torch.channels_last if kernels else torch.contiguous_format
 
 
+class EMA(BaseModel):
+    """Constants of weight averaging (`methods/ema.py`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    momentum: float = Field(0.99, ge=0, lt=1)
+    """Share of the average that a step keeps: half of it is older than 69 steps at 0.99 (the authors' value)."""
+
+
 class MethodConfig(BaseModel):
     """Constants that every method has. The defaults are those of the replay family (SGD 0.1, pixels in 0-1, 4x4 pool).
 
@@ -64,10 +73,18 @@ class MethodConfig(BaseModel):
     pooling: Literal["avg4", "global"] | None = None
     """Pooling of the encoder: the replay family's 4x4 average pool; global for images under 32 pixels."""
 
+    ema: EMA | None = None
+    """Evaluate by averaged weights, `{momentum: 0.99}`, or by the weights as they are. Training is the same."""
+
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
-    added: ClassVar[frozenset[str]] = frozenset()
+    added: ClassVar[frozenset[str]] = frozenset({"ema"})
     """Fields younger than the method's first release: part of a run's id only where they are not at their default."""
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Constants under `protocol: {preset: modern}`, where they differ from the defaults; `given` go before them."""
+        return {"optimizer": "adamw", "lr": 5e-4, "weight_decay": 1e-4, "normalize": False}
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""
