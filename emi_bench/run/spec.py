@@ -91,6 +91,13 @@ class RunSpec(BaseModel):
         text = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @cached_property
+    def cell_id(self) -> str:
+        """The same for all seeds: `run_id` without the seed."""
+        identity = {k: v for k, v in self.identity().items() if k != "seed"}
+        text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
     @property
     def n_tasks(self) -> int:
         assert self.protocol.n_tasks is not None

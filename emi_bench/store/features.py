@@ -22,11 +22,14 @@ def feature_reader(path: str | Path = "results") -> Callable[[str], pd.DataFrame
         if content is None:
             return None
         try:
-            frame: pd.DataFrame = parquet(content).to_pandas()
+            table = parquet(content)
+            if table.column_names != ["split", "label", "task", *(f"f{i}" for i in range(table.num_columns - 3))]:
+                raise Unreadable("its columns are not those of features")
         except Unreadable as e:
             known.discard(run_id)
             store.warn_damaged(feature_path(run_id), str(e))
             return None
+        frame: pd.DataFrame = table.to_pandas()
         return frame
 
     return read

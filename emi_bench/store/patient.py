@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from emi_bench.store.defaults import PATIENCE
 from emi_bench.store.files import Files
 from emi_bench.store.store import Store
 
 MARKER = "_emi-bench.json"
-PATIENCE = 300.0
 T = TypeVar("T")
 
 

@@ -95,9 +95,8 @@ def _provenance(content: bytes) -> dict[str, Any]:
         raise NewerSchema(
             f"its schema version {version} is newer than this program's {SCHEMA_VERSION}; update emi-bench to read it"
         )
-    spec = told.get("spec")
-    missing = (TOLD - told.keys()) or (SPEC - spec.keys() if isinstance(spec, dict) else SPEC)
-    if missing:
+    spec: dict[str, Any] = told.get("spec") or {}
+    if missing := (TOLD - told.keys()) or (SPEC - spec.keys()):
         raise Unreadable(f"its provenance lacks {', '.join(sorted(missing))}")
     if not isinstance(spec["protocol"], dict) or not isinstance(spec["protocol"].get("n_tasks"), int):
         raise Unreadable("its provenance names no number of tasks")

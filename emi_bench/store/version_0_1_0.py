@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 COSMETIC = {"checkpoint_joint"}
+UNKNOWN = object()
 ALL_SEEDS = ("method", "method_version", "config", "dataset", "data_fingerprint", "memory", "protocol")
 
 
@@ -20,6 +21,8 @@ def cell_id(spec: dict[str, Any]) -> str:
     """sha256 of a stored specification without its seed, as `RunSpec.cell_id` makes it."""
     identity = {name: spec.get(name) for name in ALL_SEEDS}
     identity["config"] = {k: v for k, v in spec["config"].items() if k not in COSMETIC}
+    first = {"n_tasks", *_defaults()["protocol"]}  # a field that came later counts only where it is set
+    identity["protocol"] = {k: v for k, v in spec["protocol"].items() if k in first or v is not None}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -35,10 +38,10 @@ def changed(spec: dict[str, Any], n_classes: int) -> dict[str, Any]:
     usual = known["protocol"] | {"n_tasks": data.get("n_tasks")}
     found = {f"protocol.{k}": v for k, v in protocol.items() if v != usual.get(k)}
     plain = dict(known["methods"].get(spec["method"], known["any method"]))
-    for name in [name for name, value in plain.items() if value is None]:
+    for name in [name for name, value in plain.items() if value is None and name in _DERIVED]:
         plain[name] = _DERIVED[name](plain, data, spec, n_classes)
     own = {k: v for k, v in spec["config"].items() if k not in COSMETIC}
-    return found | {k: v for k, v in own.items() if k not in plain or plain[k] not in (v, None)}
+    return found | {k: v for k, v in own.items() if k not in plain or plain[k] not in (v, UNKNOWN)}
 
 
 @cache
@@ -52,10 +55,10 @@ def _samples_per_class(data: dict[str, Any], memory: int, n: int) -> float:
     return usual if data.get("image_size", 0) >= 32 else max(1, min(usual, memory // (2 * n)))
 
 
-def _pooling(data: dict[str, Any], run: dict[str, Any]) -> str | None:
-    if "proj_dim" in run["config"]:
+def _pooling(data: dict[str, Any], run: dict[str, Any]) -> object:
+    if "coefficient" in run["config"]:
         return "global"  # of the mutual-information family, whatever the images
-    return ("global" if data["image_size"] < 32 else "avg4") if data else None
+    return ("global" if data["image_size"] < 32 else "avg4") if data else UNKNOWN
 
 
 def _lr_img(images_per_class: int) -> float:
@@ -63,10 +66,9 @@ def _lr_img(images_per_class: int) -> float:
 
 
 #: Constants that followed from the problem: from the other defaults, the data set, the run and its number of classes.
-#: None where that cannot be known any more.
 _DERIVED: dict[str, Callable[[dict[str, Any], dict[str, Any], dict[str, Any], int], Any]] = {
-    "mean": lambda plain, data, run, n: data.get("mean") if plain["normalize"] else [0.0, 0.0, 0.0],
-    "std": lambda plain, data, run, n: data.get("std") if plain["normalize"] else [1.0, 1.0, 1.0],
+    "mean": lambda plain, data, run, n: data.get("mean", UNKNOWN) if plain["normalize"] else [0.0, 0.0, 0.0],
+    "std": lambda plain, data, run, n: data.get("std", UNKNOWN) if plain["normalize"] else [1.0, 1.0, 1.0],
     "pooling": lambda plain, data, run, n: _pooling(data, run),
     "pool": lambda plain, data, run, n: 5 * run["protocol"]["replay_batch"],
     "virtual_lr": lambda plain, data, run, n: plain["lr"],
