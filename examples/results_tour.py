@@ -39,7 +39,7 @@ print(np.round(best["matrix"] * 100, 1))
 
 # %%
 columns = ["average_accuracy", "average_incremental_accuracy", "forgetting", "forgetting_raptor", "learning_accuracy"]
-print((runs.groupby(["method", "cell_id"])[columns].mean() * 100).round(1).to_string())
+print((runs.groupby(["method", "cell_id"])[columns].mean() * 100).round(1).droplevel("cell_id").to_string())
 
 # %% [markdown]
 # ## Where a number comes from

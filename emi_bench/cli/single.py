@@ -18,13 +18,14 @@ from emi_bench import metrics
 from emi_bench.data import load
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method
-from emi_bench.run.checkpoint import finished_phases
 from emi_bench.run.execute import Executed, choose_device, execute
 from emi_bench.run.loop import Progress as Where
 from emi_bench.run.measure import NonFiniteLoss
+from emi_bench.run.resolve import resolve
 from emi_bench.run.result import RunResult
-from emi_bench.run.spec import Protocol, RunSpec, resolve
+from emi_bench.run.spec import Protocol, RunSpec
 from emi_bench.store import Store
+from emi_bench.store.checkpoints import finished_phases
 from emi_bench.store.leases import Lease
 from emi_bench.terminal import say
 

@@ -12,18 +12,12 @@ import torch
 
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
-from emi_bench.run.checkpoint import (
-    Checkpoint,
-    UnusableCheckpoint,
-    drop_checkpoint,
-    load_checkpoint,
-    reject_checkpoint,
-    save_checkpoint,
-)
+from emi_bench.run.checkpoint import Checkpoint, UnusableCheckpoint
 from emi_bench.run.loop import Progress, run
 from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
+from emi_bench.store.checkpoints import drop_checkpoint, load_checkpoint, reject_checkpoint, save_checkpoint
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from emi_bench.store.reading import Unreadable, parquet
+from emi_bench.store.reading import Unreadable, read_features
 from emi_bench.store.store import Store, feature_path
 
 
@@ -22,14 +22,11 @@ def feature_reader(path: str | Path = "results") -> Callable[[str], pd.DataFrame
         if content is None:
             return None
         try:
-            table = parquet(content)
-            if table.column_names != ["split", "label", "task", *(f"f{i}" for i in range(table.num_columns - 3))]:
-                raise Unreadable("its columns are not those of features")
+            frame: pd.DataFrame = read_features(content).to_pandas()
         except Unreadable as e:
             known.discard(run_id)
             store.warn_damaged(feature_path(run_id), str(e))
             return None
-        frame: pd.DataFrame = table.to_pandas()
         return frame
 
     return read

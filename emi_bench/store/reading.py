@@ -83,6 +83,25 @@ def parse(content: bytes, columns: list[str] | None = None) -> Stored:
     return Stored(told, table.replace_schema_metadata(None))
 
 
+def what_is_wrong(content: bytes, features: bool = False) -> str:
+    """Of a result, or of features: why it cannot be read; empty for a sound one."""
+    try:
+        read_features(content) if features else parse(content)
+    except NewerSchema:
+        return ""
+    except Unreadable as e:
+        return str(e)
+    return ""
+
+
+def read_features(content: bytes) -> pa.Table:
+    """Columns split, label, task, f0 ..."""
+    table = parquet(content)
+    if table.column_names != ["split", "label", "task", *(f"f{i}" for i in range(table.num_columns - 3))]:
+        raise Unreadable("its columns are not those of features")
+    return table
+
+
 def _provenance(content: bytes) -> dict[str, Any]:
     try:
         told: dict[str, Any] = json.loads(content)

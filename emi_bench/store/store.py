@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from emi_bench.errors import UserError
 from emi_bench.store.files import Files
+from emi_bench.store.reading import what_is_wrong
 from emi_bench.store.schema import to_table
 
 if TYPE_CHECKING:
@@ -86,6 +87,13 @@ class Store:
             path = self.path(result.spec)
             self.put(path, _parquet(to_table(result)))
         return self.files.full(path)
+
+    def damaged(self) -> dict[str, str]:
+        """Results and features that cannot be read, by path, with what is wrong; all of them are read."""
+        files = [p for p in self.files.list(hidden=False) if _RESULT.search(p)]
+        files += [feature_path(run_id) for run_id in sorted(self.featured())]
+        told = {p: what_is_wrong(self.files.read(p) or b"", features=p.startswith("_features/")) for p in files}
+        return {path: why for path, why in told.items() if why}
 
     def warn_damaged(self, path: str, why: str, remedy: str = "") -> None:
         """For readers: name a damaged file, what is wrong with it and what can be done; it stays where it is."""

@@ -12,19 +12,11 @@ import pytest
 import torch
 
 from emi_bench.data import load
-from emi_bench.run.checkpoint import (
-    FORMAT,
-    Checkpoint,
-    State,
-    UnusableCheckpoint,
-    about_checkpoint,
-    finished_phases,
-    load_checkpoint,
-    save_checkpoint,
-)
+from emi_bench.run.checkpoint import FORMAT, Checkpoint, State, UnusableCheckpoint, about_checkpoint
 from emi_bench.run.execute import execute
 from emi_bench.run.loop import Progress, run
 from emi_bench.store import DamagedFile, Store
+from emi_bench.store.checkpoints import finished_phases, load_checkpoint, save_checkpoint
 from tests.synthetic import spec
 
 RUN = "cd" * 32

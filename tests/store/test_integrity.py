@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import emi_bench
+from emi_bench.cli.app import app
 from emi_bench.store import DamagedFile, Store
 from emi_bench.store.features import feature_reader
 from emi_bench.store.reading import NewerSchema, Unreadable, parse
@@ -73,3 +75,20 @@ def test_no_changed_bit_of_features_changes_one(tmp_path: Path) -> None:
         else:
             pd.testing.assert_frame_equal(found, whole)
     assert refused > 100
+
+
+def test_damaged_results_are_found_and_set_aside_for_the_next_sweep(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    paths = [Path(store.write(made_up(seed))) for seed in range(3)]
+    content = bytearray(paths[1].read_bytes())
+    content[len(content) // 3] ^= 1
+    paths[1].write_bytes(content)
+    assert store.done(made_up(1).spec)  # a look at its end says nothing of its middle
+    arguments = ["clean", "--damaged", "--results", str(tmp_path)]
+    told = CliRunner().invoke(app, [*arguments, "--dry-run"])
+    assert "1 damaged" in told.output
+    assert paths[1].exists()
+    with pytest.warns(DamagedFile, match="_damaged"):
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert [p.exists() for p in paths] == [True, False, True]
+    assert not Store(tmp_path).done(made_up(1).spec)

@@ -14,7 +14,7 @@ import yaml
 import emi_bench
 from emi_bench.data import get_info
 from emi_bench.methods import get_method
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.store import version_0_1_0
 from tests.synthetic import spec
 

@@ -6,7 +6,7 @@ import pytest
 
 from emi_bench.errors import UserError
 from emi_bench.methods import method_names
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
 from emi_bench.store.leases import Claims
 from emi_bench.sweep.check import read_sweep
