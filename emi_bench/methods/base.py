@@ -45,16 +45,16 @@ class MethodConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """The source's own optimiser."""
     lr: float = Field(0.1, gt=0)
     """Learning rate, constant over the stream."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Momentum of SGD."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Adam's decay rates (torch's own, as in the reference framework). Unused with SGD."""
+    """Decay rates of Adam and AdamW (torch's own, as in the reference framework). Unused with SGD."""
     weight_decay: float = Field(0.0, ge=0)
-    """L2 inside the optimiser."""
+    """L2 inside the optimiser; with AdamW apart from the gradient."""
     normalize: bool = False
     """Whether pixels in 0-1 are further brought to zero mean and unit variance."""
     mean: tuple[float, float, float] | None = None
@@ -183,8 +183,9 @@ class Method(nn.Module):
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
-        if c.optimizer == "adam":
-            return torch.optim.Adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
+        if c.optimizer != "sgd":
+            adam = torch.optim.AdamW if c.optimizer == "adamw" else torch.optim.Adam
+            return adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
         return torch.optim.SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay, foreach=True)
 
     # --- what the loop calls -------------------------------------------------------------------------------------
