@@ -84,8 +84,8 @@ class MethodConfig(BaseModel):
 
 
 class Method(nn.Module):
-    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predict`, nothing else
-    (and `embed` after the last task, where features are asked for).
+    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predictions` (that is
+    `predict`, unless a method has several), nothing else; `embed` after the last task, where features are asked for.
 
     The network, the memory, the view and the source of random choices are given, so that a test can inject toy ones;
     `build` makes the usual ones. Whatever a run needs to go on is in `state_dict()`: networks, memory, optimiser, the
@@ -145,10 +145,16 @@ class Method(nn.Module):
     ) -> Self:
         """The method with its own network, memory and view, as a run uses it."""
         config = config.resolve(problem)
-        with seeded_weights(weight_seed):
-            net = cls.make_net(config, problem).to(device=device, memory_format=layout_for(problem.width))  # type: ignore[call-overload]
+        net = cls.built_net(config, problem, weight_seed, device)
         memory = cls.make_memory(config, problem).to(device)
         return cls(config, problem, net=net, memory=memory, draws=draws).to(device)
+
+    @classmethod
+    def built_net(cls, config: MethodConfig, problem: Problem, weight_seed: int, device: str) -> nn.Module:
+        """The network with its initial weights, in its layout."""
+        with seeded_weights(weight_seed):
+            net = cls.make_net(config, problem)
+        return net.to(device=device, memory_format=layout_for(problem.width))  # type: ignore[call-overload, no-any-return]
 
     @classmethod
     def make_encoder(cls, config: MethodConfig, problem: Problem) -> ResNet:
@@ -210,6 +216,10 @@ class Method(nn.Module):
         """Class ids (n,) for images (n,3,H,W): argmax over all C logits in eval mode, unless a method differs."""
         with self.evaluating():
             return cast(Tensor, self.net(self.pixels(x))).argmax(1)
+
+    def predictions(self, x: Tensor) -> dict[str, Tensor]:
+        """Class ids by name: "" is `predict`, what the run is judged by; others are stored beside it."""
+        return {"": self.predict(x)}
 
     @torch.no_grad()
     def embed(self, x: Tensor) -> Tensor:
