@@ -12,6 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from emi_bench.sweep.cluster import connected
+from emi_bench.sweep.invoke import Asked, run_sweep
+from emi_bench.sweep.packing import settle
+from emi_bench.sweep.schedule import Execution, Options
 from rich.console import Console
 
 from emi_bench.data import load
@@ -19,13 +23,9 @@ from emi_bench.run.execute import execute
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.cluster import connected
 from emi_bench.sweep.cost import Costs
-from emi_bench.sweep.invoke import Asked, run_sweep
-from emi_bench.sweep.packing import settle
 from emi_bench.sweep.plan import Cell, expand, make_plan
 from emi_bench.sweep.progress import Display
-from emi_bench.sweep.schedule import Execution, Options
 
 GRID = """
 name: bench

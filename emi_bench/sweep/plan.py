@@ -17,6 +17,8 @@ from emi_bench.registry import did_you_mean
 from emi_bench.run.spec import Protocol, RunSpec, check_keys, check_memory, check_tasks, resolve
 from emi_bench.store import Store
 from emi_bench.store.claims import Claim, Claims
+from emi_bench.sweep.asked import Asked
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
@@ -198,3 +200,12 @@ def shape_of(spec: RunSpec) -> dict[str, Any]:
     identity = spec.identity()
     del identity["seed"]
     return identity
+
+
+def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
+    """The sweep of a file and its plan."""
+    sweep, source = read_sweep(asked.file, asked.data_root)
+    cells, repeated = expand(sweep, source, asked.data_root)
+    seeds = parse_seeds(asked.seeds) if asked.seeds is not None else None
+    cells = select(cells, parse_only(asked.only), seeds, asked.limit)
+    return sweep, make_plan(cells, store, repeated=repeated)

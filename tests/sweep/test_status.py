@@ -48,7 +48,7 @@ def filled(file: Path, tmp_path: Path) -> list[Cell]:
 @pytest.fixture
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("emi_bench.sweep.resources.cores", lambda: 2)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: Properties)
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr("emi_bench.sweep.resources.cores", lambda: 8)
 
 
 @pytest.mark.usefixtures("no_card")
