@@ -16,7 +16,7 @@ from emi_bench import load_runs
 from emi_bench.cli import app as cli
 from emi_bench.data.cifar import CIFAR10
 from emi_bench.errors import UserError
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.sweep import driver
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
@@ -78,7 +78,7 @@ TYPED = """emi-bench sweep 'my sweep.yaml' --results 's3://bucket/my results' --
 
 def test_the_command_to_go_on_is_the_one_that_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[Asked] = []
-    monkeypatch.setattr(driver, "run_sweep", lambda console, asked: got.append(asked))
+    monkeypatch.setattr(driver, "run_sweep", lambda console, asked: got.append(asked) or 0)
     answer = CliRunner().invoke(cli.app, shlex.split(TYPED)[1:])
     assert answer.exit_code == 0, answer.output
     assert parsed(got[0].again()) == parsed(TYPED)

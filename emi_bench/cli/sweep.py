@@ -127,7 +127,7 @@ def sweep(
         return
     from emi_bench.sweep.driver import run_sweep
 
-    run_sweep(Console(), asked)
+    raise typer.Exit(run_sweep(Console(), asked))
 
 
 def plan(

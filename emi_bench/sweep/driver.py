@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import typer
 from rich.console import Console
 
 from emi_bench.data import load
@@ -51,8 +50,8 @@ class WorkerLost(Exception):
     """The process of a run went away again and again."""
 
 
-def run_sweep(console: Console, asked: Asked) -> None:
-    """The whole invocation; leaves with 1 where runs failed, 130 or 143 where it was stopped."""
+def run_sweep(console: Console, asked: Asked) -> int:
+    """The whole invocation; its exit code is 1 where runs failed, 130 or 143 where it was stopped."""
     executor = make_executor(asked)
     looked_at = Store(asked.results)
     sweep, plan = planned(asked, looked_at)
@@ -60,7 +59,7 @@ def run_sweep(console: Console, asked: Asked) -> None:
     say(console, f"{sweep.name}: {len(plan.cells)} runs, {len(plan.done)} done, {len(to_run)} to run")
     if not to_run:
         say(console, f"nothing to do. The report: {asked.told('report')}")
-        return
+        return 0
     missing_data(to_run, asked.data_root)
     costs = Costs(looked_at, to_run, plan.results)
     store = PatientStore(asked.results, asked.patience)
@@ -93,8 +92,7 @@ def run_sweep(console: Console, asked: Asked) -> None:
         summary(console, asked, display, stopped=code != 0)
     elif code:
         say(console, f"stopped before the first run. Go on with: {asked.again()}")
-    if code or (display is not None and display.failures):
-        raise typer.Exit(code or 1)
+    return code or int(display is not None and bool(display.failures))
 
 
 class Driver:
@@ -124,7 +122,7 @@ class Driver:
         with self._signals():
             while left:
                 if todo:
-                    self.executor.run(self._job(todo), todo, self)
+                    self.executor.run(self.job(todo), todo, self)
                     self._settle(left)
                 elif held:
                     self.display.waiting(held)
@@ -135,7 +133,8 @@ class Driver:
                     del left[cell.run_id]
                     self.display.found(cell)
 
-    def _job(self, cells: list[Cell]) -> Job:
+    def job(self, cells: list[Cell]) -> Job:
+        """What the executor is told of a pass."""
         return Job(
             asked=self.asked,
             sweep=self.sweep.name,
