@@ -10,6 +10,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.store.defaults import PATIENCE, TTL
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.")]
 Only = Annotated[
@@ -93,16 +94,14 @@ def sweep(
     ] = None,
     plugin: Plugin = None,
     claim_seconds: Annotated[
-        float | None,
-        typer.Option(min=1, hidden=True, help="After so long without a sign of life a run may be taken over."),
-    ] = None,
+        float, typer.Option(min=1, hidden=True, help="After so long without a sign of life a run may be taken over.")
+    ] = TTL,
     patience: Annotated[
-        float | None, typer.Option(min=0, hidden=True, help="How long a run waits for a full disk or a vanished store.")
-    ] = None,
+        float, typer.Option(min=0, hidden=True, help="How long a run waits for a full disk or a vanished store.")
+    ] = PATIENCE,
 ) -> None:
     from emi_bench.sweep.asked import Asked
 
-    given: dict[str, Any] = {"claim_seconds": claim_seconds, "patience": patience}
     asked = Asked(
         file,
         results,
@@ -117,8 +116,9 @@ def sweep(
         autoscaling=autoscaling,
         fail_fast=fail_fast,
         log=log,
+        claim_seconds=claim_seconds,
+        patience=patience,
         words=context.meta[WORDS],
-        **{key: value for key, value in given.items() if value is not None},
     )
     if dry_run:
         from emi_bench.sweep.overview import show_plan

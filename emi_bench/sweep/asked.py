@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from emi_bench.store.claims import TTL
-from emi_bench.store.patient import PATIENCE
+from emi_bench.store.defaults import PATIENCE, TTL
 
 
 @dataclass(frozen=True)

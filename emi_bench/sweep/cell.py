@@ -16,9 +16,9 @@ from emi_bench.methods import get_method
 from emi_bench.run.execute import execute
 from emi_bench.run.loop import Progress
 from emi_bench.run.spec import RunSpec
-from emi_bench.store.claims import TTL, ClaimLost
+from emi_bench.store.defaults import TTL
 from emi_bench.store.failures import Failures, one_line
-from emi_bench.store.lease import Lease
+from emi_bench.store.leases import ClaimLost, Lease
 from emi_bench.store.patient import PatientFiles, PatientStore
 from emi_bench.sweep.outcome import Outcome
 from emi_bench.sweep.resources import Request

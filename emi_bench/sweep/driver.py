@@ -18,8 +18,8 @@ from emi_bench.data.catalogue import get_source
 from emi_bench.data.own import find_own, is_own
 from emi_bench.data.places import data_root
 from emi_bench.store import Store
-from emi_bench.store.claims import Claims
 from emi_bench.store.failures import Failures
+from emi_bench.store.leases import Claims
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.cost import Costs

@@ -10,9 +10,8 @@ from rich.table import Table
 
 from emi_bench.errors import UserError
 from emi_bench.store import Store
-from emi_bench.store.claims import Claim, Claims
 from emi_bench.store.failures import Failures
-from emi_bench.store.lease import holder
+from emi_bench.store.leases import Claim, Claims, holder
 from emi_bench.terminal import duration, say
 
 
