@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from emi_bench.data import DataInfo, DataSet, checked, load, register
-from emi_bench.run.spec import RunSpec, resolve
+from emi_bench.run.resolve import resolve
+from emi_bench.run.spec import RunSpec
 
 FAST = {"width": 2, "batch": 10, "replay_batch": 10}
 

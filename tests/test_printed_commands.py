@@ -16,7 +16,7 @@ from emi_bench import load_runs
 from emi_bench.cli import app as cli
 from emi_bench.data.cifar import CIFAR10
 from emi_bench.errors import UserError
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.invoke import Asked
 from emi_bench.sweep.schedule import Options
@@ -193,7 +193,8 @@ def test_a_plugins_data_set_is_listed_and_verified(tmp_path: Path, monkeypatch: 
         "from dataclasses import replace\n"
         "from emi_bench.data import digits, register\n"
         "from emi_bench.data.info import DIGITS\n"
-        "register(replace(DIGITS, name='mine'), lambda root: replace(digits.load(root, False), name='mine'))\n"
+        "mine = replace(DIGITS, name='mine')\n"
+        "register(mine, lambda root: replace(digits.load(root, False), info=mine))\n"
     )
     for words in (["datasets"], ["data", "verify", "mine"]):
         result = CliRunner().invoke(cli.app, [*words, "--plugin", str(file)])

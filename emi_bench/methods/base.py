@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from emi_bench.draws import Draws
+from emi_bench.facts import Role
 from emi_bench.memory import Memory
 from emi_bench.nets import Net, ResNet
 from emi_bench.problem import Problem
@@ -44,16 +45,16 @@ class MethodConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """The source's own optimiser."""
     lr: float = Field(0.1, gt=0)
     """Learning rate, constant over the stream."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Momentum of SGD."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Adam's decay rates (torch's own, as in the reference framework). Unused with SGD."""
+    """Decay rates of Adam and AdamW (torch's own, as in the reference framework). Unused with SGD."""
     weight_decay: float = Field(0.0, ge=0)
-    """L2 inside the optimiser."""
+    """L2 inside the optimiser; with AdamW apart from the gradient."""
     normalize: bool = False
     """Whether pixels in 0-1 are further brought to zero mean and unit variance."""
     mean: tuple[float, float, float] | None = None
@@ -65,6 +66,8 @@ class MethodConfig(BaseModel):
 
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
+    added: ClassVar[frozenset[str]] = frozenset()
+    """Fields younger than the method's first release: part of a run's id only where they are not at their default."""
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""
@@ -87,9 +90,19 @@ class Method(nn.Module):
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]  #: as the paper prints it
-    version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
+    # Facts for tables and figures, plain values stated by each class itself: see `emi_bench.facts.Facts`.
+    title: ClassVar[str]
+    cite: ClassVar[str] = ""
+    bibtex: ClassVar[str] = ""
+    place: ClassVar[int | None] = None
+    role: ClassVar[Role] = "baseline"
+    colour: ClassVar[str] = ""
+    marker: ClassVar[str] = ""
+    line: ClassVar[str] = "-"
     uses_memory: ClassVar[bool] = True
+    # What the loop, the identity and the plan go by.
+    version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
+    uses_task_ends: ClassVar[bool] = False  #: whether training (not only evaluation) depends on where tasks end
     joint: ClassVar[bool] = False  #: trains on all tasks together, several epochs (the offline bound)
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
 
@@ -152,6 +165,17 @@ class Method(nn.Module):
     def make_view(cls, config: MethodConfig, problem: Problem) -> View | None:
         return None
 
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        """What a step costs: images through the network, as forward passes (a backward counts two). Twice ER's, unless
+        a method says better; plans and budgets go by it."""
+        return 6.0 * (problem.batch + problem.replay_batch)
+
+    @classmethod
+    def end_forwards(cls, config: MethodConfig, problem: Problem, n_seen: int) -> float:
+        """The same of the end of a task, when `n_seen` images of the stream have passed."""
+        return 0.0
+
     @property
     def balanced_stream(self) -> bool:
         """Whether every batch of the stream holds equally many images of each class of the task (see `Stream`)."""
@@ -159,8 +183,9 @@ class Method(nn.Module):
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
-        if c.optimizer == "adam":
-            return torch.optim.Adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
+        if c.optimizer != "sgd":
+            adam = torch.optim.AdamW if c.optimizer == "adamw" else torch.optim.Adam
+            return adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
         return torch.optim.SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay, foreach=True)
 
     # --- what the loop calls -------------------------------------------------------------------------------------

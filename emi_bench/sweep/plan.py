@@ -14,9 +14,10 @@ from emi_bench.data.own import find_own, is_own
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method
 from emi_bench.registry import did_you_mean
-from emi_bench.run.spec import Protocol, RunSpec, check_keys, check_memory, check_tasks, resolve
+from emi_bench.run.resolve import check_memory, check_tasks, resolve
+from emi_bench.run.spec import Protocol, RunSpec, check_keys
 from emi_bench.store import Store
-from emi_bench.store.claims import Claim, Claims
+from emi_bench.store.leases import Claim, Claims
 from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")

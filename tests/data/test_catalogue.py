@@ -16,7 +16,7 @@ from emi_bench.data.arrays import mean_and_std
 from emi_bench.data.info import DIGITS
 from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from tests.data.fakes import write_npz
 from tests.synthetic import Entry
 

@@ -13,7 +13,7 @@ from emi_bench.data.arrays import content_sha256
 from emi_bench.data.reduce import averaged
 from emi_bench.errors import UserError
 from emi_bench.run.loop import run
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.store import Store, load_runs
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cost import load_of

@@ -13,7 +13,7 @@ from emi_bench.memory import Memory
 from emi_bench.methods.er import ER, ERConfig
 from emi_bench.nets import Net, ResNet
 from emi_bench.run.loop import build_method
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from tests import toy_world as toy
 from tests.golden_files import golden
 from tests.replay_toy import replay_problem, samples, toy_net

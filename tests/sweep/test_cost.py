@@ -9,7 +9,7 @@ from emi_bench.data import load
 from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
 from emi_bench.run.execute import execute
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cluster import Cluster

@@ -12,7 +12,7 @@ import ray
 
 from emi_bench.data import Reduction, load, own
 from emi_bench.run.loop import run
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.sweep import shared_data
 from tests.data.fakes import image_folder
 from tests.synthetic import FAST
