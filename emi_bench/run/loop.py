@@ -17,6 +17,7 @@ from emi_bench.data.dataset import DataSet
 from emi_bench.data.stream import Stream, TestSet
 from emi_bench.draws import Draws
 from emi_bench.methods import Method, get_method
+from emi_bench.methods.ema import averaged_where_asked
 from emi_bench.run.checkpoint import Checkpoint, State, UnusableCheckpoint
 from emi_bench.run.features import extract_features
 from emi_bench.run.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
@@ -165,6 +166,7 @@ def build_method(spec: RunSpec, info: DataInfo, device: str) -> Method:
         draws=Draws(seed_for(spec.seed, "method")),
         device=device,
     )
+    method = averaged_where_asked(method)
     method.train()
     return method
 
