@@ -87,7 +87,7 @@ def run_single(
             done = execute(
                 spec,
                 store,
-                lambda: load(dataset, data_root, download=download),
+                lambda: load(dataset, data_root, download=download, reduction=spec.protocol.reduction),
                 device=where,
                 threads=threads,
                 on_progress=bar.update,

@@ -8,11 +8,13 @@ from emi_bench.data.info import DataInfo
 from emi_bench.data.loading import Verdict, describe, load, verify
 from emi_bench.data.own import OWN_FORMS
 from emi_bench.data.places import data_root
+from emi_bench.data.reduce import Reduction
 
 __all__ = [
     "OWN_FORMS",
     "DataInfo",
     "DataSet",
+    "Reduction",
     "Verdict",
     "checked",
     "data_root",

@@ -14,11 +14,14 @@ from emi_bench.data.downloading import remote_of
 from emi_bench.data.info import DataInfo
 from emi_bench.data.own import find_own, is_own, load_own
 from emi_bench.data.places import data_root
+from emi_bench.data.reduce import Reduction
 from emi_bench.errors import UserError
 
 
-def load(name: str, root: Path | None = None, download: bool = False) -> DataSet:
+def load(name: str, root: Path | None = None, download: bool = False, reduction: Reduction | None = None) -> DataSet:
     """A data set as uint8 tensors on the host. Nothing is downloaded unless `download` says so and it is absent.
+
+    The content is checked before it is reduced, so that a part of CIFAR-10 is a part of the published one.
 
     >>> data = load("digits")
     >>> tuple(data.x_train.shape), tuple(data.x_test.shape), data.n_classes
@@ -27,7 +30,8 @@ def load(name: str, root: Path | None = None, download: bool = False) -> DataSet
     folder = data_root(root)
     if download and not is_own(name) and get_source(name).find(folder) is None:
         fetch(name, folder)
-    return _load(name, folder, cached=True)
+    data = _load(name, folder, cached=True)
+    return data if reduction is None else reduction.apply(data)
 
 
 def _load(name: str, folder: Path, cached: bool) -> DataSet:

@@ -91,7 +91,8 @@ class Row:
 def usual_protocol() -> dict[str, Any]:
     """The paper's, which is the default; it does not state the precision."""
     stated: dict[str, Any] = reference.settings()["protocol"]
-    return stated | {"precision": "fp32", "reservoir": "batched", "class_order": "seed"}
+    whole = {"image_size": None, "train_per_class": None, "test_per_class": None}
+    return stated | {"precision": "fp32", "reservoir": "batched", "class_order": "seed"} | whole
 
 
 def odd_protocol(protocol: Protocol) -> dict[str, Any]:

@@ -13,6 +13,9 @@ from emi_bench import reference
 from emi_bench.errors import UserError
 from emi_bench.report.runs import REQUIRED, Note, Run, cell_key, name, to_run
 
+#: Protocol fields by which a run saw a part of its data set.
+REDUCTION = frozenset({"image_size", "train_per_class", "test_per_class"})
+
 
 def read_runs(frame: pd.DataFrame, wanted: Callable[[Run], bool] = lambda _: True) -> tuple[list[Run], list[Note]]:
     """The trusted runs among the wanted of a `load_runs` frame, in a fixed order, and the notes on what was odd."""
@@ -86,15 +89,16 @@ def _incomplete(runs: list[Run], notes: list[Note]) -> list[Run]:
 def _other_contents(runs: list[Run], notes: list[Note]) -> list[Run]:
     """Of runs that saw different data under one name, those on the content that most saw; of as many, on the one that
     was run last."""
-    seen: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    seen: dict[Hashable, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for r in runs:
-        seen[r.dataset][str(r.facts.get("data_fingerprint"))].append(r)
+        part = tuple(pair for pair in r.protocol if pair[0] in REDUCTION)
+        seen[r.dataset, part][str(r.facts.get("data_fingerprint"))].append(r)
     aside: set[str] = set()
-    for dataset, contents in seen.items():
+    for contents in seen.values():
         kept = max(contents, key=lambda f: (len(contents[f]), max(_finished(r) for r in contents[f]), f))
         odd = [r for f, some in contents.items() if f != kept for r in some]
         if odd:
-            said = f"{len(odd)} runs on {dataset} saw other data than {len(contents[kept])} runs under this name"
+            said = f"{len(odd)} runs on {odd[0].dataset} saw other data than {len(contents[kept])} runs under this name"
             notes.append(Note("fingerprint", f"{said}; they are set aside: {few(map(name, odd))}"))
             aside |= {r.run_id for r in odd}
     return [r for r in runs if r.run_id not in aside]

@@ -128,7 +128,8 @@ def to_run(row: dict[Hashable, Any]) -> Run:
         n_tasks=int(row["n_tasks"]),
         memory=int(row["memory"]),
         seed=int(row["seed"]),
-        protocol=tuple(sorted((k, v) for k, v in protocol.items() if k != "n_tasks")),
+        # A field that is None changes nothing, and results of before it was added do not have it.
+        protocol=tuple(sorted((k, v) for k, v in protocol.items() if k != "n_tasks" and v is not None)),
         values=values,
         matrix=np.asarray(row["matrix"], dtype=np.float64),
         config=dict(row["config"] or {}),

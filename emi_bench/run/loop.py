@@ -116,6 +116,7 @@ def run(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """Run a spec from its beginning, or from the checkpoint `resume`; `on_checkpoint` gets one after every phase."""
+    spec.protocol.reduction.confirm(data)
     data = data.to(device)
     stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
     test = TestSet.of(stream)

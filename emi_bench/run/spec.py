@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emi_bench.data import DataInfo, get_info
+from emi_bench.data import DataInfo, Reduction, get_info
 from emi_bench.data.catalogue import BUILT_IN
 from emi_bench.errors import UserError
 from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
@@ -41,6 +41,22 @@ class Protocol(BaseModel):
     """The replay papers' reservoir or Vitter's."""
     class_order: Literal["seed", "natural"] = "seed"
     """Classes in an order drawn from the seed, or 0, 1, 2 ..."""
+    image_size: int | None = Field(None, ge=4)
+    """Side in pixels that images are averaged down to, a divisor of their own; theirs unless given."""
+    train_per_class: int | None = Field(None, ge=1)
+    """Training images a class, the first of the published order; all unless given."""
+    test_per_class: int | None = Field(None, ge=1)
+    """Test images a class, the first of the published order; all unless given."""
+
+    @property
+    def reduction(self) -> Reduction:
+        """What is kept of the data set."""
+        return Reduction(self.image_size, self.train_per_class, self.test_per_class)
+
+
+#: Fields of version 0.1.0: always part of a run's id. Any other enters only where it is not at its default, so that the
+#: ids of stored runs stay when a field is added.
+FIRST_FIELDS = frozenset({"n_tasks", "batch", "replay_batch", "width", "precision", "reservoir", "class_order"})
 
 
 class RunSpec(BaseModel):
@@ -65,6 +81,8 @@ class RunSpec(BaseModel):
         spec = self.model_dump(mode="json", exclude={"variant", "features", "source"})
         cosmetic = get_method(self.method).config_class.cosmetic
         spec["config"] = {k: v for k, v in spec["config"].items() if k not in cosmetic}
+        default = Protocol().model_dump(mode="json")
+        spec["protocol"] = {k: v for k, v in spec["protocol"].items() if k in FIRST_FIELDS or v != default[k]}
         return spec
 
     @cached_property
@@ -77,6 +95,11 @@ class RunSpec(BaseModel):
     def n_tasks(self) -> int:
         assert self.protocol.n_tasks is not None
         return self.protocol.n_tasks
+
+    @property
+    def data_key(self) -> tuple[str, Reduction]:
+        """What is loaded for this run: the data set as it was asked for, and what is kept of it."""
+        return self.source or self.dataset, self.protocol.reduction
 
     @property
     def label(self) -> str:
@@ -119,6 +142,7 @@ class RunSpec(BaseModel):
 def make_problem(info: DataInfo, memory: int, protocol: Protocol) -> Problem:
     """The experiment's shape, as a method is told it."""
     assert protocol.n_tasks is not None
+    info = protocol.reduction.of(info)
     return Problem(
         dataset=info.name,
         n_classes=info.n_classes,
@@ -150,7 +174,8 @@ def resolve(
     cls = get_method(method)
     info = get_info(dataset, root)
     settings = check_keys(Protocol, protocol or {}, "protocol")
-    settings = settings.model_copy(update={"n_tasks": check_tasks(info, settings.n_tasks)})
+    settings.reduction.check(info)
+    settings = settings.model_copy(update={"n_tasks": check_tasks(info, settings.n_tasks)} | _whole(info, settings))
     memory = check_memory(cls, info, memory)
     if seed < 0:
         raise UserError(f"seed {seed} is negative", hint="seeds are 0, 1, 2 ...")
@@ -169,6 +194,16 @@ def resolve(
         features=features,
         source=_source(dataset) if info.own else "",
     )
+
+
+def _whole(info: DataInfo, protocol: Protocol) -> dict[str, None]:
+    """The fields that ask for all there is, as if they had not been given: one run has one id."""
+    asked = {
+        "image_size": protocol.image_size == info.image_size,
+        "train_per_class": protocol.train_per_class == info.n_train / info.n_classes and info.name in BUILT_IN,
+        "test_per_class": protocol.test_per_class == info.n_test / info.n_classes and info.name in BUILT_IN,
+    }
+    return {key: None for key, whole in asked.items() if whole}
 
 
 def _source(dataset: str) -> str:

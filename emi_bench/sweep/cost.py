@@ -67,7 +67,7 @@ STEP: dict[str, Callable[[float, float, float, int], float]] = {
 
 def load_of(spec: RunSpec) -> Load:
     """The work of a run, counted. A method that is not in the table is taken for twice ER."""
-    info = get_info(spec.source or spec.dataset)
+    info = spec.protocol.reduction.of(get_info(spec.source or spec.dataset))
     b, r = spec.protocol.batch, spec.protocol.replay_batch
     tasks = spec.n_tasks
     tested = info.n_test * (tasks + 1) / 2
@@ -86,7 +86,8 @@ def load_of(spec: RunSpec) -> Load:
 
 def _scale(spec: RunSpec) -> tuple[float, float]:
     """(multiplications, activations) of an image against 32 px and nf=20."""
-    area = (get_info(spec.source or spec.dataset).image_size / 32) ** 2
+    info = spec.protocol.reduction.of(get_info(spec.source or spec.dataset))
+    area = (info.image_size / 32) ** 2
     width = spec.protocol.width / 20
     return area * width**2, area * width
 

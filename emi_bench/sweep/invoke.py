@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from emi_bench.data.own import find_own, is_own
+from emi_bench.data.reduce import Reduction
 from emi_bench.errors import UserError
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
@@ -211,10 +212,10 @@ def _runs_here(cells: list[Cell], costs: Costs, options: Options) -> int:
     return min(len(cells), slots(requests, here, options.max_concurrent))
 
 
-def _put_data(cells: list[Cell], root: Path | None) -> dict[str, Any]:
+def _put_data(cells: list[Cell], root: Path | None) -> dict[tuple[str, Reduction], Any]:
     from emi_bench.sweep import shared_data
 
-    return {name: shared_data.put(name, root) for name in dict.fromkeys(c.spec.source or c.spec.dataset for c in cells)}
+    return {key: shared_data.put(*key, root) for key in dict.fromkeys(c.spec.data_key for c in cells)}
 
 
 def _card_bytes() -> float:

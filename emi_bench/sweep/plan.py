@@ -113,7 +113,7 @@ def _check_protocol(sweep: Sweep, source: YamlSource, s: int, root: Path | None)
     protocol = sweep.protocol | setting.protocol
     for key, value in protocol.items():
         with placed(source, where(key)):
-            check_keys(Protocol, {key: value}, "protocol")
+            check_keys(Protocol, {key: value}, "protocol").reduction.check(get_info(setting.dataset, root))
     with placed(source, where("n_tasks") if "n_tasks" in protocol else ["settings", s, "dataset"]):
         n_tasks = check_keys(Protocol, protocol, "protocol").n_tasks
         check_tasks(get_info(setting.dataset, root), n_tasks, "`protocol: {n_tasks: N}`")

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from emi_bench.data.reduce import Reduction
 from emi_bench.methods import get_method
 from emi_bench.store.claims import TTL, Claims
 from emi_bench.store.failures import Failures
@@ -67,7 +68,7 @@ class Execution:
         store: PatientStore,
         cluster: Cluster,
         requests: dict[str, Request],
-        data: dict[str, Any],
+        data: dict[tuple[str, Reduction], Any],
         plugins: list[Path],
         display: Display,
         options: Options,

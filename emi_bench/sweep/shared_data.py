@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from emi_bench.data import load
+from emi_bench.data import Reduction, load
 from emi_bench.data.dataset import DataSet
 
 
-def put(name: str, root: Path | None) -> Any:
-    """Load a data set and hand it to Ray; the driver keeps only the reference."""
+def put(name: str, reduction: Reduction, root: Path | None) -> Any:
+    """Load a data set, reduce it once for all runs and hand it to Ray; the driver keeps only the reference."""
     import ray
 
-    data = load(name, root)
+    data = load(name, root, reduction=reduction)
     return ray.put(
         {
             "name": data.name,

@@ -19,6 +19,7 @@ import torch
 from ray import tune
 
 from emi_bench.data.dataset import DataSet
+from emi_bench.data.reduce import Reduction
 from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
 from emi_bench.run.loop import Progress
@@ -52,7 +53,7 @@ class Job:
     plugins: list[str]
     cells: dict[str, str] = field(repr=False)  #: run_id -> spec as JSON: cheap to ship in thousands
     requests: dict[str, Request] = field(repr=False)  #: by run_id
-    data: dict[str, Any] = field(repr=False)  #: data set -> reference into the object store
+    data: dict[tuple[str, Reduction], Any] = field(repr=False)  #: data key of a spec -> reference into the object store
     data_root: Path | None = None  #: of the driver, for the command that repeats a run
 
 
@@ -70,7 +71,7 @@ class CellTrial(tune.Trainable):
         self.job = job
         for plugin in job.plugins:
             load_plugin(plugin)
-        self._data: dict[str, DataSet] = {}
+        self._data: dict[tuple[str, Reduction], DataSet] = {}
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self._reported = 0.0
         self._clean = False
@@ -138,10 +139,10 @@ class CellTrial(tune.Trainable):
                 "Ray gave this run a card, but torch sees none",
                 hint="install a CUDA build of torch on this machine, or say `resources: {gpu: 0}`",
             )
-        name = spec.source or spec.dataset
-        if name not in self._data:
-            self._data[name] = shared_data.get(self.job.data[name])
-        return self._data[name]
+        key = spec.data_key
+        if key not in self._data:
+            self._data[key] = shared_data.get(self.job.data[key])
+        return self._data[key]
 
 
 def run_id_of(config: dict[str, Any]) -> str:

@@ -225,3 +225,19 @@ def test_a_memory_free_run_serves_no_column_of_another_stream_batch():
     grid = Grid(pd.DataFrame(rows))
     (setting,) = grid.settings
     assert [grid.cell(Row(m), setting).n for m in ("er", "finetune", "offline")] == [2, 0, 2]
+
+
+def test_a_part_of_a_data_set_is_a_column_of_its_own_and_not_other_data(digits_frame):
+    part = {"image_size": 4, "train_per_class": 70, "test_per_class": 20}
+    ids = [f"{i:064x}" for i in range(len(digits_frame))]
+    protocols = [p | part for p in digits_frame["protocol"]]
+    smaller = digits_frame.assign(data_fingerprint="of the part", protocol=protocols, run_id=ids)
+    newer = [p | dict.fromkeys(part) for p in digits_frame["protocol"]]  # as results are written now: all of the data
+    whole = digits_frame.assign(protocol=[new if i % 2 else p for i, (p, new) in enumerate(
+        zip(digits_frame["protocol"], newer, strict=True))])  # fmt: skip
+    grid = Grid(pd.concat([whole, smaller]))
+    assert "fingerprint" not in kinds(grid)
+    assert len(grid.runs) == 2 * len(digits_frame)
+    settings = len(Grid(digits_frame).settings)
+    assert len(grid.settings) == 2 * settings
+    assert len({s.slug for s in grid.settings}) == 2 * settings

@@ -10,13 +10,30 @@ import pytest
 from emi_bench.cli.single import parse_settings
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method, load_plugin, method_names
-from emi_bench.run.spec import RunSpec, resolve
+from emi_bench.run.spec import FIRST_FIELDS, Protocol, RunSpec, resolve
+from emi_bench.store import load_runs
+
+STORED = Path(__file__).parents[2] / "results" / "digits"
 
 
 def test_the_id_is_stable() -> None:
     """A changed id would orphan every stored result: raise a method's version, do not change this by accident."""
     one = resolve("er", "cifar10", memory=1000, seed=0)
     assert one.run_id == "8a2fe2635c2ec53848797f71b2307f2bfddee556487c7409cda16d575c832c38"
+
+
+def test_a_stored_run_keeps_its_id_when_fields_are_added() -> None:
+    """A field that version 0.1.0 did not have is part of an id only where it is not at its default."""
+    stored = load_runs(STORED / "er").query("seed == 0").iloc[0]
+    assert stored["run_id"] == "87933966c8e5199b6a532ce83d63ce017b0f5e2a479fccdb9da45f52ab486855"
+    known = {"memory": int(stored["memory"]), "config": stored["config"], "protocol": stored["protocol"]}
+    assert resolve("er", "digits", **known).run_id == stored["run_id"]
+    later = Protocol.model_fields.keys() - FIRST_FIELDS
+    assert later >= {"image_size", "train_per_class", "test_per_class"}
+    assert not later & resolve("er", "digits", **known).identity()["protocol"].keys()
+    part = resolve("er", "digits", **(known | {"protocol": stored["protocol"] | {"train_per_class": 70}}))
+    assert part.run_id != stored["run_id"]
+    assert part.identity()["protocol"]["train_per_class"] == 70
 
 
 def test_defaults_spelled_out_are_the_same_run() -> None:
@@ -109,7 +126,7 @@ def again(command: str, root: Path | None = None) -> RunSpec:
 
 @pytest.mark.parametrize("name", method_names())
 def test_the_rerun_command_is_the_same_run(name: str) -> None:
-    protocol = {"width": 8, "precision": "bf16", "reservoir": "textbook"}
+    protocol = {"width": 8, "precision": "bf16", "reservoir": "textbook", "image_size": 4, "train_per_class": 70}
     one = resolve(name, "digits", memory=50, seed=4, config={"lr": 0.03, "betas": (0.8, 0.9)}, protocol=protocol)
     assert again(one.command()).run_id == one.run_id
 
