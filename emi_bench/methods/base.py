@@ -65,6 +65,9 @@ class MethodConfig(BaseModel):
 
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
+    added: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  #: fields that came later: part of the id only if not at their default
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""

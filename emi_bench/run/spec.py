@@ -79,8 +79,11 @@ class RunSpec(BaseModel):
     def identity(self) -> dict[str, Any]:
         """What the run's id is made of."""
         spec = self.model_dump(mode="json", exclude={"variant", "features", "source"})
-        cosmetic = get_method(self.method).config_class.cosmetic
-        spec["config"] = {k: v for k, v in spec["config"].items() if k not in cosmetic}
+        config = get_method(self.method).config_class
+        plain = {k: config.model_fields[k].default for k in config.added}
+        spec["config"] = {
+            k: v for k, v in spec["config"].items() if k not in config.cosmetic and (k not in plain or v != plain[k])
+        }
         default = Protocol().model_dump(mode="json")
         spec["protocol"] = {k: v for k, v in spec["protocol"].items() if k in FIRST_FIELDS or v != default[k]}
         return spec
