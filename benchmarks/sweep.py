@@ -18,6 +18,7 @@ from emi_bench.data import load
 from emi_bench.run.execute import execute
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cluster import connected
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.invoke import Asked, run_sweep
@@ -25,7 +26,6 @@ from emi_bench.sweep.packing import settle
 from emi_bench.sweep.plan import Cell, expand, make_plan
 from emi_bench.sweep.progress import Display
 from emi_bench.sweep.schedule import Execution, Options
-from emi_bench.sweep.spec import read_sweep
 
 GRID = """
 name: bench

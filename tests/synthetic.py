@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from emi_bench.data import DataInfo, DataSet, checked, register
-from emi_bench.run.spec import RunSpec, resolve
+from emi_bench.data import DataInfo, DataSet, checked, load, register
+from emi_bench.run.resolve import resolve
+from emi_bench.run.spec import RunSpec
 
 FAST = {"width": 2, "batch": 10, "replay_batch": 10}
 
@@ -41,7 +42,7 @@ def register_blobs(name: str, classes: int, n_tasks: int, per_class: int, side: 
         std=(0.3, 0.3, 0.3),
     )
     register(info, lambda root: data)
-    return data
+    return load(name)
 
 
 def spec(method: str = "er", dataset: str = "digits", *, memory: int = 40, seed: int = 0, **protocol: Any) -> RunSpec:

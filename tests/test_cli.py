@@ -19,7 +19,7 @@ import emi_bench
 from emi_bench.cli import app as cli
 from emi_bench.cli.single import parse_settings
 from emi_bench.errors import UserError
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
 from emi_bench.store.lease import Lease
 

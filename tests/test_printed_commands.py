@@ -16,10 +16,10 @@ from emi_bench import load_runs
 from emi_bench.cli import app as cli
 from emi_bench.data.cifar import CIFAR10
 from emi_bench.errors import UserError
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.invoke import Asked
 from emi_bench.sweep.schedule import Options
-from emi_bench.sweep.spec import read_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*"), ROOT / "Makefile"]

@@ -22,7 +22,8 @@ from emi_bench.run.execute import Executed, choose_device, execute
 from emi_bench.run.loop import Progress as Where
 from emi_bench.run.loop import RunResult
 from emi_bench.run.measure import NonFiniteLoss
-from emi_bench.run.spec import Protocol, RunSpec, resolve
+from emi_bench.run.resolve import resolve
+from emi_bench.run.spec import Protocol, RunSpec
 from emi_bench.store import Store
 from emi_bench.store.lease import Lease
 from emi_bench.terminal import say

@@ -69,7 +69,7 @@ class Cifar:
             arrays = self._unpickle(place, lambda name: (place / name).read_bytes())
         else:
             arrays = self._from_archive(root, place, cached)
-        return DataSet.from_arrays(self.info.name, arrays)
+        return DataSet.from_arrays(self.info, arrays)
 
     def _from_archive(self, root: Path, place: Path, cached: bool) -> Arrays:
         found = md5_of(place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emi_bench.data.arrays import Arrays, Triple, content_sha256, mean_and_std
@@ -41,31 +41,31 @@ def own_title(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", path.stem).strip("-.") or "data"
 
 
-def own_name(title: str, train_sha256: str, test_sha256: str) -> str:
-    """A user's own data set by title and content, so that two versions of a file never share a table cell."""
-    return f"{title}-{train_sha256[:4]}{test_sha256[:4]}"
-
-
-def info_of(title: str, arrays: Arrays) -> DataInfo:
-    """The entry of a user's own data, measured on its arrays."""
+def counted(info: DataInfo, arrays: Arrays) -> DataInfo:
+    """The entry with counts, size and fingerprints as the arrays have them; the rest cannot be seen in them."""
     n_classes = len(arrays.class_names)
-    mean, std = mean_and_std(arrays.x_train)
-    train = content_sha256(arrays.x_train, arrays.y_train, n_classes)
-    test = content_sha256(arrays.x_test, arrays.y_test, n_classes)
-    return DataInfo(
-        name=own_name(title, train, test),
-        title=title,
+    return replace(
+        info,
         n_classes=n_classes,
-        n_tasks=None,
         image_size=arrays.x_train.shape[1],
         n_train=len(arrays.y_train),
         n_test=len(arrays.y_test),
-        mean=mean,
-        std=std,
-        train_sha256=train,
-        test_sha256=test,
-        own=True,
+        train_sha256=content_sha256(arrays.x_train, arrays.y_train, n_classes),
+        test_sha256=content_sha256(arrays.x_test, arrays.y_test, n_classes),
     )
+
+
+def measured(name: str, arrays: Arrays) -> DataInfo:
+    """The entry of arrays of which nothing is known but a name; mean and standard deviation are theirs too."""
+    mean, std = mean_and_std(arrays.x_train)
+    return counted(DataInfo(name, 0, None, 0, 0, 0, mean, std), arrays)
+
+
+def info_of(title: str, arrays: Arrays) -> DataInfo:
+    """The entry of a user's own data. Its name has digits of the content: versions never share a table cell."""
+    info = measured(title, arrays)
+    digits = f"{info.train_sha256:.4}{info.test_sha256:.4}"
+    return replace(info, name=f"{title}-{digits}", title=title, own=True)
 
 
 _CIFAR_MEAN, _CIFAR_STD = (125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)

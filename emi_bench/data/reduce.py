@@ -69,7 +69,7 @@ class Reduction:
         x_test = data.x_test.permute(0, 2, 3, 1).numpy()[tested]
         size = self.image_size or data.image_size
         arrays = Arrays(averaged(x_train, size), train[kept], averaged(x_test, size), test[tested], data.class_names)
-        return DataSet.from_arrays(data.name, arrays)
+        return DataSet.from_arrays(data.info, arrays)
 
     def confirm(self, data: DataSet) -> None:
         """Raises where the data has not been reduced: its results would be filed as what they are not."""

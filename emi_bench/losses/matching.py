@@ -125,8 +125,9 @@ def matching_loss(
     """L_match of one class: how far summarised images `syn` (n,3,H,W) are from `real` ones (m,3,H,W) for the helper.
 
     `grad`: G. `feat`: the distance of mean f^r from mean f^s, unit features if there are past summaries. `grad_feat`:
-    half the sum of both. The distance is `metric`'s, a mean feature being one row. With `past` summaries (k,3,H,W) of earlier tasks, + mem_weight Rel; without `mem_extra` the mix
-    (1 - mem_weight) and mem_weight instead. Gradients reach `syn` alone, those of G through the helper's backward.
+    half the sum of both. The distance is `metric`'s, a mean feature being one row. With `past` summaries (k,3,H,W) of
+    earlier tasks, + mem_weight Rel; without `mem_extra` the mix (1 - mem_weight) and mem_weight instead. Gradients
+    reach `syn` alone, those of G through the helper's backward.
     """
     net = cast(Helper, helper)
     f_real, f_syn = net.features(real.detach()), net.features(syn)

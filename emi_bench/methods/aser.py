@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from emi_bench.losses.shapley import knn_shapley
-from emi_bench.methods.base import Losses
+from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.er import ER, ERConfig
 from emi_bench.nets import Net
 from emi_bench.problem import Problem
@@ -66,8 +66,16 @@ class ASER(ER):
 
     name = "aser"
     title = "ASER"
+    cite = "shim2021ASER"
+    place = 6
+    colour = "#332288"
+    marker = "D"
     config_class = ASERConfig
     config: ASERConfig
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        return 4.2 * super().forwards(config, problem)
 
     def step(self, images: Tensor, labels: Tensor) -> Losses:
         with torch.no_grad():

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from emi_bench.draws import Draws
+from emi_bench.facts import Role
 from emi_bench.memory import Memory
 from emi_bench.nets import Net, ResNet
 from emi_bench.problem import Problem
@@ -65,9 +66,8 @@ class MethodConfig(BaseModel):
 
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
-    added: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  #: fields that came later: part of the id only if not at their default
+    added: ClassVar[frozenset[str]] = frozenset()
+    """Fields younger than the method's first release: part of a run's id only where they are not at their default."""
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""
@@ -90,9 +90,19 @@ class Method(nn.Module):
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]  #: as the paper prints it
-    version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
+    # Facts for tables and figures, plain values stated by each class itself: see `emi_bench.facts.Facts`.
+    title: ClassVar[str]
+    cite: ClassVar[str] = ""
+    bibtex: ClassVar[str] = ""
+    place: ClassVar[int | None] = None
+    role: ClassVar[Role] = "baseline"
+    colour: ClassVar[str] = ""
+    marker: ClassVar[str] = ""
+    line: ClassVar[str] = "-"
     uses_memory: ClassVar[bool] = True
+    # What the loop, the identity and the plan go by.
+    version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
+    uses_task_ends: ClassVar[bool] = False  #: whether training (not only evaluation) depends on where tasks end
     joint: ClassVar[bool] = False  #: trains on all tasks together, several epochs (the offline bound)
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
 
@@ -154,6 +164,17 @@ class Method(nn.Module):
     @classmethod
     def make_view(cls, config: MethodConfig, problem: Problem) -> View | None:
         return None
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        """What a step costs: images through the network, as forward passes (a backward counts two). Twice ER's, unless
+        a method says better; plans and budgets go by it."""
+        return 6.0 * (problem.batch + problem.replay_batch)
+
+    @classmethod
+    def end_forwards(cls, config: MethodConfig, problem: Problem, n_seen: int) -> float:
+        """The same of the end of a task, when `n_seen` images of the stream have passed."""
+        return 0.0
 
     @property
     def balanced_stream(self) -> bool:

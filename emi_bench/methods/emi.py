@@ -48,8 +48,20 @@ class EMI(PastModel):
 
     name = "emi"
     title = "EMI"
+    cite = "zhang2024emi"
+    place = 14
+    role = "ours"
+    colour = "#d62718"
+    marker = "*"
+    uses_task_ends = True
     config_class: ClassVar[type[MethodConfig]] = EMIConfig
     config: EMIConfig
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        b, r, n = problem.batch, problem.replay_batch, problem.n_classes
+        classes = n * (1 - (1 - 1 / n) ** (b + r))  # expected in a batch
+        return 1.415 * (3 * (32 * (b + r) + r + 12 * classes) + 17 * r)
 
     def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
         super().__init__(config, problem, **parts)

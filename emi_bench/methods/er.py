@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from emi_bench.methods.base import Losses, Method, MethodConfig
+from emi_bench.problem import Problem
 
 
 class ERConfig(MethodConfig):
@@ -29,8 +30,16 @@ class ER(Method):
 
     name = "er"
     title = "ER"
+    cite = "chaudhry2019ER"
+    place = 3
+    colour = "#56b4e9"
+    marker = "o"
     config_class: ClassVar[type[MethodConfig]] = ERConfig
     config: ERConfig
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        return 3.0 * (problem.batch + problem.replay_batch)
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         images, labels = self.prepare(x, y)

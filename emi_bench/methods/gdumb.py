@@ -68,12 +68,28 @@ class GDumb(Method):
 
     name = "gdumb"
     title = "GDUMB"
+    cite = "prabhu2020gdumb"
+    place = 7
+    colour = "#999933"
+    marker = "P"
+    uses_task_ends = True
     config_class = GDumbConfig
     config: GDumbConfig
 
     @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        return 0.0  # its steps only collect
+
+    @classmethod
+    def end_forwards(cls, config: MethodConfig, problem: Problem, n_seen: int) -> float:
+        assert isinstance(config, GDumbConfig)
+        assert config.epochs is not None
+        return 3.0 * config.epochs * min(problem.memory, n_seen)
+
+    @classmethod
     def make_view(cls, config: MethodConfig, problem: Problem) -> View | None:
         assert isinstance(config, GDumbConfig)
+        assert config.epochs is not None
         return pad_crop_flip if config.augment else None
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:

@@ -86,8 +86,18 @@ class OnPro(MutualInformation):
 
     name = "onpro"
     title = "OnPro"
+    cite = "wei2023onpro"
+    place = 13
+    colour = "#882255"
+    marker = "d"
+    uses_task_ends = True
     config_class = OnProConfig
     config: OnProConfig
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        b, r = problem.batch, problem.replay_batch
+        return 3.0 * (32 * (b + r) + 3 * r)
 
     def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
         super().__init__(config, problem, **parts)

@@ -114,9 +114,18 @@ class SSD(SCR):
 
     name = "ssd"
     title = "SSD"
+    cite = "gu2024summarizing"
+    place = 11
+    colour = "#cc79a7"
+    marker = "h"
+    uses_task_ends = True
     config_class = SSDConfig
     config: SSDConfig
     memory: SummaryMemory
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        return 12.0 * (problem.batch + problem.replay_batch)
 
     @property
     def balanced_stream(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from emi_bench import reference
+from emi_bench.facts import Role
 
 Spread = Literal["std", "sem", "ci95"]
 SPREADS: dict[Spread, str] = {
@@ -65,7 +66,7 @@ class Row:
         return f"{title} [{self.variant}]" if self.variant else title
 
     @property
-    def role(self) -> reference.Role:
+    def role(self) -> Role:
         info = reference.methods().get(self.method)
         return info.role if info else "baseline"
 

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from emi_bench.data import DataInfo
 from emi_bench.data.dataset import DataSet
 from emi_bench.data.stream import Stream, TestSet
 from emi_bench.draws import Draws
 from emi_bench.methods import Method, get_method
 from emi_bench.run.features import FeatureTable, extract_features
 from emi_bench.run.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
-from emi_bench.run.spec import RunSpec, make_problem
+from emi_bench.run.resolve import make_problem
+from emi_bench.run.spec import RunSpec
 from emi_bench.seeds import seed_for
 
 EVAL_BATCH = 512
@@ -120,7 +122,7 @@ def run(
     data = data.to(device)
     stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
     test = TestSet.of(stream)
-    method = build_method(spec, device)
+    method = build_method(spec, data.info, device)
     state = _State(started=_now())
     if resume is not None:
         state = _restore(method, spec, resume)
@@ -190,13 +192,12 @@ def _learn(
     state.step_ms += timer.collect()
 
 
-def build_method(spec: RunSpec, device: str) -> Method:
-    """The method of a spec, untrained; weights and choices derive from the seed."""
-    from emi_bench.data import get_info
-
-    problem = make_problem(get_info(spec.source or spec.dataset), spec.memory, spec.protocol)
-    method = get_method(spec.method).build(
-        spec.method_config(),
+def build_method(spec: RunSpec, info: DataInfo, device: str) -> Method:
+    """The method of a spec, untrained, for the data that `info` describes; weights and choices derive from the seed."""
+    problem = make_problem(info, spec.memory, spec.protocol)
+    cls = get_method(spec.method)
+    method = cls.build(
+        cls.config_class(**spec.config),
         problem,
         weight_seed=seed_for(spec.seed, "weights"),
         draws=Draws(seed_for(spec.seed, "method")),

@@ -8,16 +8,16 @@ import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from emi_bench.data import DataInfo, Reduction, get_info
-from emi_bench.data.catalogue import BUILT_IN
 from emi_bench.errors import UserError
-from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
-from emi_bench.problem import Problem
+from emi_bench.facts import Facts
 from emi_bench.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from emi_bench.data import Reduction
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -51,6 +51,8 @@ class Protocol(BaseModel):
     @property
     def reduction(self) -> Reduction:
         """What is kept of the data set."""
+        from emi_bench.data import Reduction
+
         return Reduction(self.image_size, self.train_per_class, self.test_per_class)
 
 
@@ -59,8 +61,12 @@ class Protocol(BaseModel):
 FIRST_FIELDS = frozenset({"n_tasks", "batch", "replay_batch", "width", "precision", "reservoir", "class_order"})
 
 
+#: What describes a run and does not identify it.
+TOLD = {"variant", "features", "source", "changed", "left_out", "facts", "plugin"}
+
+
 class RunSpec(BaseModel):
-    """A run, fully resolved. `variant`, `features` and `source` are not part of its identity."""
+    """A run, fully resolved by `run.resolve.resolve`. Plain data: reading one needs neither torch nor the method."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -72,18 +78,25 @@ class RunSpec(BaseModel):
     memory: int
     seed: int
     protocol: Protocol
+    code_sha256: str | None = None  #: of the file of a user's own method: edited, its runs are new ones
+    # From here on not part of the identity.
     variant: str = ""  #: a sweep's name for this config, "" for the default
     features: bool = False  #: export features after the last task
     source: str = ""  #: how the data set is loaded, where that is not its name
+    changed: dict[str, Any] = Field(default_factory=dict)
+    """What differs from the defaults of the method (by name) and of the protocol (`protocol.KEY`)."""
+    left_out: frozenset[str] = frozenset({"checkpoint_joint"})
+    """Constants that are not part of the identity: those that cannot change a result, and later ones at their default.
+    Files of version 0.1.0 do not say; it left out this one."""
+    facts: Facts | None = None  #: what the method says of itself, for tables and figures; None in files of 0.1.0
+    plugin: str = ""  #: the file a user's own method came from
 
     def identity(self) -> dict[str, Any]:
-        """What the run's id is made of."""
-        spec = self.model_dump(mode="json", exclude={"variant", "features", "source"})
-        config = get_method(self.method).config_class
-        plain = {k: config.model_fields[k].default for k in config.added}
-        spec["config"] = {
-            k: v for k, v in spec["config"].items() if k not in config.cosmetic and (k not in plain or v != plain[k])
-        }
+        """What the run's id is made of. What is newer than 0.1.0 enters only where it is not at its default."""
+        spec = self.model_dump(mode="json", exclude=TOLD)
+        if self.code_sha256 is None:
+            del spec["code_sha256"]
+        spec["config"] = {k: v for k, v in spec["config"].items() if k not in self.left_out}
         default = Protocol().model_dump(mode="json")
         spec["protocol"] = {k: v for k, v in spec["protocol"].items() if k in FIRST_FIELDS or v != default[k]}
         return spec
@@ -91,8 +104,12 @@ class RunSpec(BaseModel):
     @cached_property
     def run_id(self) -> str:
         """sha256 of the canonical JSON of `identity()`."""
-        text = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _sha256(self.identity())
+
+    @cached_property
+    def cell_id(self) -> str:
+        """The same without the seed: one for all runs of a cell of a table."""
+        return _sha256({k: v for k, v in self.identity().items() if k != "seed"})
 
     @property
     def n_tasks(self) -> int:
@@ -111,28 +128,15 @@ class RunSpec(BaseModel):
         memory = f" M={self.memory}" if self.memory else ""
         return f"{self.method}{variant} {self.dataset}{memory} seed {self.seed}"
 
-    def method_config(self) -> MethodConfig:
-        """The method's constants as its own config object."""
-        return get_method(self.method).config_class(**self.config)
-
     def command(
         self, *, results: str = "results", data_root: Path | None = None, device: str | None = None, threads: int = 1
     ) -> str:
         """What a user types to get this run again, in the places and on the device that are named."""
-        method = get_method(self.method)
         words = ["emi-bench", "run", "--method", self.method, "--dataset", self.source or self.dataset]
-        if self.memory:
-            words += ["--memory", str(self.memory)]
+        words += ["--memory", str(self.memory)] if self.memory else []
         words += ["--seed", str(self.seed)]
-        info = get_info(self.source or self.dataset, data_root)
-        protocol = Protocol(n_tasks=info.n_tasks)
-        changed = {f"protocol.{k}": v for k, v in self.protocol.model_dump().items() if v != getattr(protocol, k)}
-        default = method.config_class().resolve(make_problem(info, self.memory, self.protocol))
-        plain = default.model_dump(mode="json")
-        changed |= {k: v for k, v in self.config.items() if v != plain[k]}
-        if plugin := plugin_file(method):
-            words += ["--plugin", plugin]
-        for key, value in changed.items():
+        words += ["--plugin", self.plugin] if self.plugin else []
+        for key, value in self.changed.items():
             words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
         words += ["--features"] if self.features else []
         words += ["--results", results] if results != "results" else []
@@ -142,108 +146,9 @@ class RunSpec(BaseModel):
         return shlex.join(words)
 
 
-def make_problem(info: DataInfo, memory: int, protocol: Protocol) -> Problem:
-    """The experiment's shape, as a method is told it."""
-    assert protocol.n_tasks is not None
-    info = protocol.reduction.of(info)
-    return Problem(
-        dataset=info.name,
-        n_classes=info.n_classes,
-        n_tasks=protocol.n_tasks,
-        image_size=info.image_size,
-        memory=memory,
-        batch=protocol.batch,
-        replay_batch=protocol.replay_batch,
-        width=protocol.width,
-        reservoir=protocol.reservoir,
-        mean=info.mean,
-        std=info.std,
-    )
-
-
-def resolve(
-    method: str,
-    dataset: str,
-    *,
-    memory: int = 0,
-    seed: int = 0,
-    config: Mapping[str, Any] | None = None,
-    protocol: Mapping[str, Any] | None = None,
-    variant: str = "",
-    features: bool = False,
-    root: Path | None = None,
-) -> RunSpec:
-    """Check what a user asked for and fill in everything that follows from it."""
-    cls = get_method(method)
-    info = get_info(dataset, root)
-    settings = check_keys(Protocol, protocol or {}, "protocol")
-    settings.reduction.check(info)
-    settings = settings.model_copy(update={"n_tasks": check_tasks(info, settings.n_tasks)} | _whole(info, settings))
-    memory = check_memory(cls, info, memory)
-    if seed < 0:
-        raise UserError(f"seed {seed} is negative", hint="seeds are 0, 1, 2 ...")
-    problem = make_problem(info, memory, settings)
-    resolved = check_keys(cls.config_class, config or {}, f"config of {method}").resolve(problem)
-    return RunSpec(
-        method=method,
-        method_version=cls.version,
-        config=resolved.model_dump(mode="json"),
-        dataset=info.name,
-        data_fingerprint=None if dataset in BUILT_IN else info.fingerprint,
-        memory=memory,
-        seed=seed,
-        protocol=settings,
-        variant=variant,
-        features=features,
-        source=_source(dataset) if info.own else "",
-    )
-
-
-def _whole(info: DataInfo, protocol: Protocol) -> dict[str, None]:
-    """The fields that ask for all there is, as if they had not been given: one run has one id."""
-    asked = {
-        "image_size": protocol.image_size == info.image_size,
-        "train_per_class": protocol.train_per_class == info.n_train / info.n_classes and info.name in BUILT_IN,
-        "test_per_class": protocol.test_per_class == info.n_test / info.n_classes and info.name in BUILT_IN,
-    }
-    return {key: None for key, whole in asked.items() if whole}
-
-
-def _source(dataset: str) -> str:
-    """A user's own data by its absolute path: a run may start in another folder."""
-    kind, _, path = dataset.partition(":")
-    return f"{kind}:{Path(path).expanduser().absolute()}"
-
-
-def check_tasks(info: DataInfo, asked: int | None, words: str = "--set protocol.n_tasks=N") -> int:
-    """The number of tasks; `words` is how the user says it."""
-    n = asked or info.n_tasks
-    divisors = [t for t in range(1, info.n_classes + 1) if info.n_classes % t == 0]
-    hint = f"{info.n_classes} classes can be split into {', '.join(map(str, divisors))} tasks: {words}"
-    if n is None:
-        raise UserError(f"{info.name} does not say into how many tasks it is split", hint=hint)
-    if n not in divisors:
-        raise UserError(f"{info.n_classes} classes of {info.name} do not split into {n} equal tasks", hint=hint)
-    return n
-
-
-def check_memory(cls: type[Method], info: DataInfo, memory: int, words: str = "--memory {}") -> int:
-    """The size of the memory, 0 for a method without one; `words` is how the user says it."""
-    if memory < 0:
-        raise UserError(f"memory {memory} is negative", hint=f"{words.format('N')} is the number of images to keep")
-    if not cls.uses_memory:
-        return 0
-    if memory == 0:
-        raise UserError(
-            f"{cls.name} needs a memory", hint=f"give it one: {words.format(20 * info.n_classes)}, for example"
-        )
-    if memory < info.n_classes:
-        raise UserError(
-            f"memory {memory} is smaller than the {info.n_classes} classes of {info.name}",
-            hint="a class without a single stored image cannot be replayed: "
-            f"use {words.format(info.n_classes)} or more",
-        )
-    return memory
+def _sha256(content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_keys(model: type[M], values: Mapping[str, Any], where: str) -> M:

@@ -11,7 +11,7 @@ import json
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from emi_bench.data import get_info
 from emi_bench.methods import get_method
+from emi_bench.run.resolve import make_problem
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
 from emi_bench.store.schema import read_provenance
@@ -40,48 +41,23 @@ class Load:
     kept: float
 
 
-def _classes(n: int, batch: float) -> float:
-    """Expected number of distinct classes in a batch."""
-    return float(n * (1 - (1 - 1 / n) ** batch))
-
-
-#: Forwards of one step by method: b stream, r replay, M memory, C classes.
-STEP: dict[str, Callable[[float, float, float, int], float]] = {
-    "finetune": lambda b, r, M, C: 3 * b,
-    "offline": lambda b, r, M, C: 3 * b,
-    "agem": lambda b, r, M, C: 3 * (b + r),
-    "er": lambda b, r, M, C: 3 * (b + r),
-    "mir": lambda b, r, M, C: 3 * (b + r) + 2 * min(5 * r, M),
-    "gss": lambda b, r, M, C: 3 * (b + r) + 3 * (min(100, M) + b),  # ten subsets of ten, and the batch
-    "aser": lambda b, r, M, C: 4.2 * 3 * (b + r),
-    "gdumb": lambda b, r, M, C: 0,
-    "dvc": lambda b, r, M, C: 6 * (b + r) + 4 * min(5 * r, M),
-    "scr": lambda b, r, M, C: 6 * (b + r),
-    "pcr": lambda b, r, M, C: 6 * (b + r),
-    "ssd": lambda b, r, M, C: 12 * (b + r),
-    "ocm": lambda b, r, M, C: 3 * (32 * (b + r) + r) + 17 * r,
-    "onpro": lambda b, r, M, C: 3 * (32 * (b + r) + 3 * r),
-    "emi": lambda b, r, M, C: 1.415 * (3 * (32 * (b + r) + r + 12 * _classes(C, b + r)) + 17 * r),
-}
-
-
 def load_of(spec: RunSpec) -> Load:
-    """The work of a run, counted. A method that is not in the table is taken for twice ER."""
-    info = spec.protocol.reduction.of(get_info(spec.source or spec.dataset))
-    b, r = spec.protocol.batch, spec.protocol.replay_batch
-    tasks = spec.n_tasks
-    tested = info.n_test * (tasks + 1) / 2
-    epochs = spec.config.get("epochs", 1)
-    if get_method(spec.method).joint:
-        size = spec.config["batch"]
+    """The work of a run, counted by what its method says of a step and of the end of a task."""
+    info = get_info(spec.source or spec.dataset)
+    problem, info = make_problem(info, spec.memory, spec.protocol), spec.protocol.reduction.of(info)
+    cls = get_method(spec.method)
+    config = cls.config_class(**spec.config)
+    tested = info.n_test * (spec.n_tasks + 1) / 2
+    if cls.joint:
+        epochs, size = spec.config["epochs"], spec.config["batch"]
         return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)
-    steps = info.n_train / b
-    if spec.method == "gdumb":
-        passes = epochs * sum(min(spec.memory, info.n_train * (t + 1) / tasks) for t in range(tasks))
-        return Load(3 * passes + tested, passes / b, b)
-    count = STEP.get(spec.method, STEP["pcr"])
-    per_step = count(b, r, spec.memory, info.n_classes)
-    return Load(per_step * steps + tested, steps, per_step / 3)
+    step, steps = cls.forwards(config, problem), info.n_train / problem.batch
+    seen = [info.n_train * (t + 1) // spec.n_tasks for t in range(spec.n_tasks)]
+    ends = sum(cls.end_forwards(config, problem, n) for n in seen)
+    if not step:  # all the work is at the ends, in steps of the same batch
+        steps, step = ends / (3 * problem.batch), 3.0 * problem.batch
+        ends = 0.0
+    return Load(step * steps + ends + tested, steps, step / 3)
 
 
 def _scale(spec: RunSpec) -> tuple[float, float]:

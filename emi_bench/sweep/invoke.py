@@ -19,13 +19,14 @@ from emi_bench.data.reduce import Reduction
 from emi_bench.errors import UserError
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cluster import Cluster, connected, is_local
 from emi_bench.sweep.cost import Costs
+from emi_bench.sweep.grammar import Sweep
 from emi_bench.sweep.packing import Request, check_feasible, settle, slots, warnings_of
 from emi_bench.sweep.plan import Cell, Plan, expand, make_plan, parse_only, parse_seeds, select
 from emi_bench.sweep.progress import Display, duration, make_display
 from emi_bench.sweep.schedule import Execution, FailedFast, Interrupted, Options, give_back
-from emi_bench.sweep.spec import Sweep, read_sweep
 from emi_bench.terminal import say
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,14 +14,13 @@ from emi_bench.data.own import find_own, is_own
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method
 from emi_bench.registry import did_you_mean
-from emi_bench.run.spec import Protocol, RunSpec, check_keys, check_memory, check_tasks, resolve
+from emi_bench.run.resolve import check_memory, check_tasks, resolve
+from emi_bench.run.spec import Protocol, RunSpec, check_keys
 from emi_bench.store import Store
 from emi_bench.store.claims import Claim, Claims
-from emi_bench.sweep.source import YamlSource
-from emi_bench.sweep.spec import MethodEntry, Resources, Setting, Sweep, placed
+from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
-DEFAULTS = Resources(cpu=1, gpu="auto", device="auto")
 
 
 @dataclass(frozen=True)
@@ -52,52 +50,44 @@ class Plan:
 
 def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[list[Cell], int]:
     """All cells, each once, in the order of the file; and how many were named more than once."""
-    cells: dict[str, Cell] = {}
-    n = 0
     for s in range(len(sweep.settings)):
         _check_protocol(sweep, source, s, root)
-        for m in range(len(sweep.methods)):
-            for cell in _cells(sweep, source, s, m, root):
-                cells.setdefault(cell.run_id, cell)
+    cells: dict[str, Cell] = {}
+    default: dict[tuple[int, int, int], RunSpec] = {}  #: by setting, method and memory
+    n = 0
+    for part in sweep.parts():
+        s, m = part.at
+        resolved = partial(
+            resolve,
+            part.method,
+            _absolute(part.dataset),
+            protocol=part.protocol,
+            features=sweep.features,
+            root=root,
+        )
+        for memory in _memories(sweep, source, part, root):
+            with placed(source, ["methods", m]):
+                if (s, m, memory) not in default:
+                    default[s, m, memory] = resolved(memory=memory)
+                template = resolved(memory=memory, config=part.constants, variant=part.variant)
+            if template.config == default[s, m, memory].config:
+                template = default[s, m, memory]  # one name for one run, whichever sweep names it
+            group = f"{template.label.rpartition(' seed ')[0]}|{s}"
+            for seed in part.seeds:
+                # not model_copy: it would carry a cached run_id along
+                spec = RunSpec.model_construct(**(dict(template) | {"seed": seed}))
+                cells.setdefault(spec.run_id, Cell(spec, part.resources, group))
                 n += 1
     return list(cells.values()), n - len(cells)
 
 
-def _cells(sweep: Sweep, source: YamlSource, s: int, m: int, root: Path | None) -> list[Cell]:
-    """Of one method entry in one setting: its variants by memory sizes by seeds."""
-    setting, entry = sweep.settings[s], sweep.methods[m]
-    resources = _resources(sweep, setting, entry)
-    resolved = partial(
-        resolve,
-        entry.name,
-        _absolute(setting.dataset),
-        protocol=sweep.protocol | setting.protocol,
-        features=sweep.features,
-        root=root,
-    )
-    cells = []
-    memories = _memories(sweep, source, s, m, root)
-    with placed(source, ["methods", m]):
-        default = {memory: resolved(memory=memory) for memory in memories}
-        for (variant, config), memory in itertools.product(entry.configs().items(), memories):
-            template = resolved(memory=memory, config=config, variant=variant)
-            if template.config == default[memory].config:
-                template = default[memory]  # one name for one run, whichever sweep names it
-            group = f"{template.label.rpartition(' seed ')[0]}|{s}"
-            for seed in sweep.seeds:
-                # not model_copy: it would carry a cached run_id along
-                spec = RunSpec.model_construct(**(dict(template) | {"seed": seed}))
-                cells.append(Cell(spec, resources, group))
-    return cells
-
-
-def _memories(sweep: Sweep, source: YamlSource, s: int, m: int, root: Path | None) -> list[int]:
-    """The memory sizes of a setting, as a method takes them: one for all where it has no memory."""
-    setting, cls = sweep.settings[s], get_method(sweep.methods[m].name)
-    info = get_info(setting.dataset, root)
+def _memories(sweep: Sweep, source: YamlSource, part: Part, root: Path | None) -> list[int]:
+    """The memory sizes of a part, as its method takes them: one for all where it has no memory."""
+    s, cls = part.at[0], get_method(part.method)
+    info = get_info(part.dataset, root)
     listed = isinstance(source.content["settings"][s]["memory"], list)
     found = []
-    for i, memory in enumerate(setting.memory):
+    for i, memory in enumerate(sweep.settings[s].memory):
         with placed(source, ["settings", s, "memory", *([i] if listed else [])]):
             found.append(check_memory(cls, info, memory, "`memory: {}`"))
     return list(dict.fromkeys(found))
@@ -117,10 +107,6 @@ def _check_protocol(sweep: Sweep, source: YamlSource, s: int, root: Path | None)
     with placed(source, where("n_tasks") if "n_tasks" in protocol else ["settings", s, "dataset"]):
         n_tasks = check_keys(Protocol, protocol, "protocol").n_tasks
         check_tasks(get_info(setting.dataset, root), n_tasks, "`protocol: {n_tasks: N}`")
-
-
-def _resources(sweep: Sweep, setting: Setting, entry: MethodEntry) -> Resources:
-    return entry.resources.over(setting.resources.over(sweep.resources.over(DEFAULTS)))
 
 
 def _absolute(dataset: str) -> str:
@@ -155,11 +141,17 @@ def parse_seeds(text: str) -> set[int]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         try:
-            seeds |= set(range(int(first), int(last) + 1)) if dash else {int(first)}
+            low, high = int(first), int(last if dash else first)
         except ValueError:
             raise UserError(
                 f"--seeds {text}: '{part}' is not a seed", hint="write --seeds 0-2 or --seeds 0,3"
             ) from None
+        if high - low >= MOST_SEEDS:
+            raise UserError(
+                f"--seeds {text}: '{part}' is {high - low + 1} seeds, and a sweep has at most {MOST_SEEDS}",
+                hint="write --seeds 0-2 or --seeds 0,3",
+            )
+        seeds |= set(range(low, high + 1))
     return seeds
 
 

@@ -20,13 +20,12 @@ def put(name: str, reduction: Reduction, root: Path | None) -> Any:
     data = load(name, root, reduction=reduction)
     return ray.put(
         {
-            "name": data.name,
+            "info": data.info,
             "x_train": data.x_train.permute(0, 2, 3, 1).numpy(),
             "y_train": data.y_train.numpy(),
             "x_test": data.x_test.permute(0, 2, 3, 1).numpy(),
             "y_test": data.y_test.numpy(),
             "class_names": data.class_names,
-            "fingerprint": data.fingerprint,
         }
     )
 
@@ -37,13 +36,12 @@ def get(reference: Any) -> DataSet:
 
     shared = ray.get(reference)
     return DataSet(
-        name=shared["name"],
+        info=shared["info"],
         x_train=_tensor(shared["x_train"]).permute(0, 3, 1, 2),
         y_train=_tensor(shared["y_train"]),
         x_test=_tensor(shared["x_test"]).permute(0, 3, 1, 2),
         y_test=_tensor(shared["y_test"]),
         class_names=tuple(shared["class_names"]),
-        fingerprint=shared["fingerprint"],
     )
 
 

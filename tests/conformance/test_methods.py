@@ -12,12 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from emi_bench.data import load
+from emi_bench.data import get_info, load
 from emi_bench.data.stream import Stream
 from emi_bench.methods import get_method, load_plugin, method_names
 from emi_bench.metrics import average_accuracy
 from emi_bench.run.loop import RunResult, build_method, run
-from emi_bench.run.spec import RunSpec, resolve
+from emi_bench.run.resolve import resolve
+from emi_bench.run.spec import RunSpec
 from tests.conformance.conftest import LEARN
 
 #: Overrides that make a method quick without changing what it does.
@@ -83,7 +84,9 @@ def trained(spec: RunSpec) -> dict[str, Tensor]:
     """The parameters after the last task."""
     kept: list[dict[str, Any]] = []
     execute(spec, on_checkpoint=lambda c: kept.append(saved(c)))
-    parameters = {key for key, _ in build_method(spec, "cpu").net.named_parameters(prefix="net")}
+    parameters = {
+        key for key, _ in build_method(spec, get_info(spec.dataset), "cpu").net.named_parameters(prefix="net")
+    }
     return {key: value for key, value in kept[-1]["method"].items() if key in parameters}
 
 
@@ -99,12 +102,12 @@ def test_resumed_at_any_task_boundary_is_bit_identical(name: str) -> None:
 @every_method
 def test_state_round_trips_through_a_checkpoint(name: str) -> None:
     spec = small_spec(name, "short")
-    method = build_method(spec, "cpu")
+    method = build_method(spec, get_info(spec.dataset), "cpu")
     stream = Stream.of(load("short"), 2, 0)
     for x, y in stream.batches(stream.order(0), 5):
         method.observe(x, y)
     method.end_task()
-    twin = build_method(spec, "cpu")
+    twin = build_method(spec, get_info(spec.dataset), "cpu")
     twin.load_state_dict(saved({"m": method.state_dict()})["m"])
     assert_same(method.state_dict(), twin.state_dict())
     x, y = next(stream.batches(stream.order(1), 5))
@@ -133,7 +136,7 @@ def assert_same(a: Any, b: Any, where: str = "") -> None:
 def test_awkward_streams_are_survived(name: str, dataset: str, memory: int) -> None:
     """Memory smaller than a batch, one class a task, a last batch of one image; what comes out is sane."""
     spec = small_spec(name, dataset, memory=memory)
-    method = build_method(spec, "cpu")
+    method = build_method(spec, get_info(spec.dataset), "cpu")
     data = load(dataset)
     stream = Stream.of(data, spec.n_tasks, spec.seed)
     limit = memory if method.uses_memory else 0
@@ -200,5 +203,5 @@ def test_every_constant_is_documented(name: str) -> None:
         assert field.description, f"{name}: {key} has no sentence"
     assert cls.title
     config = cls.config_class()
-    problem = build_method(small_spec(name, "short"), "cpu").problem
+    problem = build_method(small_spec(name, "short"), get_info("short"), "cpu").problem
     assert config.resolve(problem) == config.resolve(problem).resolve(problem)

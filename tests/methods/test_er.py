@@ -7,12 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from emi_bench.data import get_info
 from emi_bench.draws import ScriptedDraws
 from emi_bench.memory import Memory
 from emi_bench.methods.er import ER, ERConfig
 from emi_bench.nets import Net, ResNet
 from emi_bench.run.loop import build_method
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from tests import toy_world as toy
 from tests.golden_files import golden
 from tests.replay_toy import replay_problem, samples, toy_net
@@ -45,13 +46,13 @@ def test_step_trace_is_replayed_in_float64() -> None:
 
 def test_without_memory_samples_are_counted_all_the_same() -> None:
     for name in ("finetune", "offline"):
-        method = build_method(spec(name), "cpu")
+        method = build_method(spec(name), get_info("digits"), "cpu")
         method.observe(torch.zeros(10, 3, 8, 8, dtype=torch.uint8), torch.arange(10))
         assert (method.memory.n_seen, method.memory.filled) == (10, 0)
 
 
 def test_adam_of_the_replay_family_has_torch_s_own_rates() -> None:
-    method = build_method(resolve("er", "digits", memory=20, config={"optimizer": "adam"}), "cpu")
+    method = build_method(resolve("er", "digits", memory=20, config={"optimizer": "adam"}), get_info("digits"), "cpu")
     assert method.optimizer.defaults["betas"] == (0.9, 0.999)
 
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from emi_bench.data import load
+from emi_bench.data import get_info, load
 from emi_bench.data.stream import Stream, TestSet, class_order
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method, method_names
 from emi_bench.methods.finetune import FineTune
 from emi_bench.run.loop import Progress, build_method, evaluate, phases, run
 from emi_bench.run.measure import LossWindow, NonFiniteLoss
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from tests.synthetic import blobs, register_blobs, spec
 
 
@@ -70,7 +70,8 @@ def test_a_balanced_stream_has_every_class_in_each_batch_and_every_sample_once()
 
 def test_batches_of_a_balanced_stream_are_balanced_where_the_batch_is_no_multiple_of_the_classes() -> None:
     data = register_blobs("uneven", classes=4, n_tasks=2, per_class=7)
-    ssd = build_method(resolve("ssd", "uneven", memory=8, config={"stream": "balanced"}, protocol={"batch": 5}), "cpu")
+    balanced = resolve("ssd", "uneven", memory=8, config={"stream": "balanced"}, protocol={"batch": 5})
+    ssd = build_method(balanced, data.info, "cpu")
     first, _ = phases(ssd, Stream.of(data, 2, 0), 5)
     sizes = [len(y) for _, y in Stream.of(data, 2, 0).batches(first.indices, first.batch)]
     assert sizes == [4, 4, 4, 2]
@@ -151,7 +152,7 @@ def test_a_checkpoint_of_another_run_is_refused() -> None:
 
 def test_initial_weights_depend_on_the_seed_and_not_on_the_method() -> None:
     def weights(name: str, seed: int) -> Tensor:
-        return next(build_method(spec(name, seed=seed), "cpu").net.parameters())
+        return next(build_method(spec(name, seed=seed), get_info("digits"), "cpu").net.parameters())
 
     assert torch.equal(weights("er", 3), weights("finetune", 3))
     assert not torch.equal(weights("er", 3), weights("er", 4))

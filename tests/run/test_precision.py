@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from emi_bench.run.loop import _precision
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 
 
 def test_bf16_forward_sees_the_weights_of_the_last_optimiser_step() -> None:

@@ -10,7 +10,8 @@ import pytest
 from emi_bench.cli.single import parse_settings
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method, load_plugin, method_names
-from emi_bench.run.spec import FIRST_FIELDS, Protocol, RunSpec, resolve
+from emi_bench.run.resolve import resolve
+from emi_bench.run.spec import FIRST_FIELDS, Protocol, RunSpec
 from emi_bench.store import load_runs
 
 STORED = Path(__file__).parents[2] / "results" / "digits"

@@ -20,8 +20,8 @@ from emi_bench.data import load
 from emi_bench.run.loop import run
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import load_runs
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import expand
-from emi_bench.sweep.spec import read_sweep
 
 ROOT = Path(__file__).parents[2]
 WAIT = 900  # seconds; machines are shared

@@ -9,13 +9,13 @@ from emi_bench.data import load
 from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
 from emi_bench.run.execute import execute
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cluster import Cluster
 from emi_bench.sweep.cost import Costs, load_of
 from emi_bench.sweep.packing import Request, check_feasible, settle, share_for, slots, warnings_of
 from emi_bench.sweep.plan import Cell, expand
-from emi_bench.sweep.spec import read_sweep
 from tests.sweep.sweeping import sweep_file
 
 LAPTOP = Cluster(True, [{"CPU": 2.0}])

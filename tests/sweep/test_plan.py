@@ -6,11 +6,11 @@ import pytest
 
 from emi_bench.errors import UserError
 from emi_bench.methods import method_names
-from emi_bench.run.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
 from emi_bench.store.claims import Claims
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import Cell, expand, make_plan, parse_only, parse_seeds, select
-from emi_bench.sweep.spec import read_sweep
 from tests.sweep.sweeping import ROOT, sweep_file
 
 SWEEPS = sorted((ROOT / "sweeps").glob("*.yaml"))

@@ -7,9 +7,9 @@ from rich.console import Console
 
 from emi_bench.store.claims import Claim
 from emi_bench.sweep.attempt import Outcome
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import expand
 from emi_bench.sweep.progress import Display, LiveDisplay, make_display
-from emi_bench.sweep.spec import read_sweep
 from tests.sweep.sweeping import sweep_file
 
 

@@ -27,8 +27,8 @@ from emi_bench.store.claims import Claims
 from emi_bench.store.files import Files
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.attempt import attempt
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import expand, make_plan
-from emi_bench.sweep.spec import read_sweep
 from tests.sweep.sweeping import sweep_file
 
 RUN = "b" * 64

@@ -14,8 +14,8 @@ from emi_bench.data import load
 from emi_bench.run.execute import execute
 from emi_bench.store import Store
 from emi_bench.store.claims import Claims
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import Cell, expand
-from emi_bench.sweep.spec import read_sweep
 from tests.sweep.sweeping import sweep_file
 
 

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from emi_bench.errors import UserError
+from emi_bench.sweep import grammar
+from emi_bench.sweep.check import read_sweep
+from emi_bench.sweep.grammar import named_runs
 from emi_bench.sweep.plan import expand
-from emi_bench.sweep.spec import read_sweep
+from tests.test_architecture import imports
 
 LEAST = """name: mine
 methods: [er]
@@ -30,6 +33,10 @@ def test_the_least_file_is_a_sweep(tmp_path: Path) -> None:
         ("seeds: 10", "sedes: 10", "6: sedes", "Did you mean seeds"),
         ("seeds: 10", "seeds: []", "6: seeds", "nothing to run"),
         ("seeds: 10", "seeds: 0", "6: seeds", "nothing to run"),
+        ("seeds: 10", "seeds: 10000000", "6: seeds", "more than a sweep may have, 10000"),
+        ("seeds: 10", f"seeds: [{2**70}]", "6: seeds[0]", str(2**63 - 1)),
+        ("[200, 500]", "1000000000", "5: settings[0].memory", "10000000"),
+        ("[er]", f"[{{name: er, grid: {{lr: {[*range(99)]}, momentum: {[*range(99)]}}}}}]", "", "196020 runs"),
         ("seeds: 10", "seeds: [0, -1]", "6: seeds[1]", "-1"),
         ("seeds: 10\n", "", "seeds is missing", "seeds 0 to n-1"),
         ("[er]", "[]", "2: methods", "nothing to run"),
@@ -96,6 +103,24 @@ def test_a_mistake_that_only_the_plan_sees_is_placed_where_it_stands(
     assert says in told.value.message
     assert hint in told.value.hint
     assert "--" not in str(told.value).replace(str(tmp_path), "")
+
+
+def test_what_a_file_names_is_told_without_methods_and_data(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    text = LEAST.replace("[er]", "[unheard_of, {name: er, config: {lr: 1}, grid: {momentum: [0, 0.5]}}]")
+    file.write_text(text.replace("seeds: 10", "seeds: [3, 4]\nprotocol: {batch: 5}").replace("cifar10", "npz:gone.npz"))
+    runs = list(named_runs(file))
+    assert len(runs) == 12
+    assert runs[0] == ("unheard_of", "", {}, "npz:gone.npz", 200, 3, {"batch": 5})
+    assert runs[-1] == ("er", "momentum=0.5", {"lr": 1, "momentum": 0.5}, "npz:gone.npz", 500, 4, {"batch": 5})
+
+
+def test_the_grammar_needs_neither_torch_nor_ray() -> None:
+    allowed = ("emi_bench.sweep.grammar", "emi_bench.errors", "emi_bench.registry")
+    for file in Path(grammar.__file__).parent.glob("*.py"):
+        told = imports(file)
+        assert not {name.partition(".")[0] for name in told} & {"torch", "ray"}
+        assert all(name.startswith(allowed) for name in told if name.startswith("emi_bench"))
 
 
 def test_yaml_cannot_run_code(tmp_path: Path) -> None:
