@@ -54,7 +54,8 @@ def cosine_error(x: Tensor, y: Tensor) -> Tensor:
     tensor(1.0400)
     """
     x, y = x.flatten(1), y.flatten(1)
-    return (1 - (x * y).sum(1) / (x.norm(dim=1) * y.norm(dim=1) + 1e-6)).sum()
+    lengths = torch.linalg.vector_norm(x, dim=1) * torch.linalg.vector_norm(y, dim=1)
+    return (1 - (x * y).sum(1) / (lengths + 1e-6)).sum()
 
 
 METRICS: dict[Metric, Callable[[Tensor, Tensor], Tensor]] = {
