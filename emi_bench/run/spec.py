@@ -52,6 +52,9 @@ class Protocol(BaseModel):
     """Training images a class, the first of the published order; all unless given."""
     test_per_class: int | None = Field(None, ge=1)
     """Test images a class, the first of the published order; all unless given."""
+    preset: Literal["emi", "modern"] = "emi"
+    """The EMI paper's protocol, or that of the papers after it (full width, AdamW, views): it stands for other defaults
+    of these fields and of each method's constants, and is not itself part of a run's id."""
 
     @property
     def reduction(self) -> Reduction:
@@ -75,6 +78,9 @@ def stated(protocol: Mapping[str, Any]) -> dict[str, Any]:
     """
     return {k: v for k, v in protocol.items() if k in FIRST_FIELDS or k not in _DEFAULT or v != _DEFAULT[k]}
 
+
+#: What `preset: modern` stands for here; the methods know their own part (`MethodConfig.modern`).
+MODERN: dict[str, Any] = {"width": 64, "reservoir": "textbook"}
 
 #: What describes a run and does not identify it.
 TOLD = {"variant", "features", "source", "changed", "left_out", "facts", "plugin"}
@@ -113,6 +119,7 @@ class RunSpec(BaseModel):
             del spec["code_sha256"]
         spec["config"] = {k: v for k, v in spec["config"].items() if k not in self.left_out}
         spec["protocol"] = stated(spec["protocol"])
+        spec["protocol"].pop("preset", None)
         return spec
 
     @cached_property
