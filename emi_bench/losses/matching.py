@@ -55,7 +55,8 @@ def cosine_error(x: Tensor, y: Tensor) -> Tensor:
     """
     x, y = x.flatten(1), y.flatten(1)
     lengths = torch.linalg.vector_norm(x, dim=1) * torch.linalg.vector_norm(y, dim=1)
-    return (1 - (x * y).sum(1) / (lengths + 1e-6)).sum()
+    apart: Tensor = 1 - (x * y).sum(1) / (lengths + 1e-6)
+    return apart.sum()
 
 
 METRICS: dict[Metric, Callable[[Tensor, Tensor], Tensor]] = {

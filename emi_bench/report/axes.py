@@ -93,7 +93,8 @@ class Row:
 def usual_protocol() -> dict[str, Any]:
     """The paper's, which is the default; it does not state the precision."""
     default = run_spec.Protocol().model_dump(mode="json", exclude={"n_tasks"})
-    return default | reference.settings()["protocol"]
+    stated: dict[str, Any] = reference.settings()["protocol"]
+    return default | stated
 
 
 def odd_protocol(protocol: Protocol) -> dict[str, Any]:
