@@ -65,7 +65,7 @@ class MethodConfig(BaseModel):
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
     added: ClassVar[frozenset[str]] = frozenset({"ema"})
-    """Fields younger than the method's first release: part of a run's id only where they are not at their default."""
+    """This class's fields younger than its first release: part of a run's id only where not at their default."""
 
     @classmethod
     def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
