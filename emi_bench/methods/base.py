@@ -103,6 +103,9 @@ class Method(nn.Module):
     # What the loop, the identity and the plan go by.
     version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
     uses_task_ends: ClassVar[bool] = False  #: whether training (not only evaluation) depends on where tasks end
+    queues_stream: ClassVar[bool] = (
+        False  #: holds images of the running task beside its memory, as published; none later
+    )
     joint: ClassVar[bool] = False  #: trains on all tasks together, several epochs (the offline bound)
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
 
