@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,17 +14,18 @@ import torch
 
 from emi_bench.data import DataInfo
 from emi_bench.data.dataset import DataSet
-from emi_bench.data.stream import Stream, TestSet
+from emi_bench.data.stream import LastBatch, Stream, TestSet, cut
 from emi_bench.draws import Draws
 from emi_bench.methods import Method, get_method
-from emi_bench.run.features import FeatureTable, extract_features
+from emi_bench.methods.ema import averaged_where_asked
+from emi_bench.run.checkpoint import Checkpoint, State, UnusableCheckpoint
+from emi_bench.run.evaluation import EvalWindow
+from emi_bench.run.features import extract_features
 from emi_bench.run.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
 from emi_bench.run.resolve import make_problem
+from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.seeds import seed_for
-
-EVAL_BATCH = 512
-CHECKPOINT_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -38,74 +39,33 @@ class Progress:
     accuracy: float | None = None  #: average accuracy after the last evaluation
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """All that a run leaves behind."""
-
-    spec: RunSpec
-    matrix: np.ndarray  #: (T,T), accuracy on task j after task i, NaN above the diagonal and where not evaluated
-    n_test: list[int]
-    class_order: list[int]
-    data_fingerprint: str
-    losses: list[dict[str, float]]  #: mean of every loss term, a dict a phase
-    ms_per_batch: float
-    peak_memory_bytes: int
-    n_params: int
-    wall_seconds: float  #: over all sittings
-    started: str
-    finished: str
-    device: str
-    threads: int
-    features: FeatureTable | None = None
-
-
 @dataclass
 class Phase:
     """One stretch of the stream between two checkpoints: a task, or an epoch of a joint method."""
 
     indices: np.ndarray
     batch: int
-    drop_last: bool
-    evaluate: bool
-    ends_task: bool
+    last: LastBatch
+    ends_task: bool = True  #: and is evaluated
 
     @property
     def n_steps(self) -> int:
-        whole, rest = divmod(len(self.indices), self.batch)
-        return whole if self.drop_last and whole else whole + bool(rest)
+        return len(cut(len(self.indices), self.batch, self.last))
 
 
-@dataclass
-class _State:
-    """What a checkpoint holds beside the method."""
-
-    phase: int = 0
-    matrix: list[list[float]] = field(default_factory=list)
-    losses: list[dict[str, float]] = field(default_factory=list)
-    step_ms: list[float] = field(default_factory=list)
-    wall_seconds: float = 0.0
-    peak: int = 0
-    started: str = ""
-
-    @property
-    def accuracy(self) -> float | None:
-        """Over the tasks seen so far, after the last finished one."""
-        return float(np.mean(self.matrix[-1])) if self.matrix else None
-
-
-def phases(method: Method, stream: Stream, batch: int) -> list[Phase]:
-    """The stream cut where a checkpoint is taken."""
+def phases(method: Method, stream: Stream, batch: int, last: LastBatch = "merge") -> list[Phase]:
+    """The stream cut where a checkpoint is taken. A joint method has its own batches, of which it drops the last."""
     if method.joint:
         epochs, size = method.config.epochs, method.config.batch  # type: ignore[attr-defined]
         everything = np.arange(len(stream.data.y_train))
         orders = [
             np.random.default_rng(seed_for(stream.seed, "stream", e)).permutation(everything) for e in range(epochs)
         ]
-        return [Phase(o, size, True, e == epochs - 1, e == epochs - 1) for e, o in enumerate(orders)]
+        return [Phase(o, size, "drop", ends_task=e == epochs - 1) for e, o in enumerate(orders)]
     tasks = range(len(stream.tasks))
     if method.balanced_stream:
-        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(batch), False, True, True) for t in tasks]
-    return [Phase(stream.order(t), batch, False, True, True) for t in tasks]
+        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(batch), last) for t in tasks]
+    return [Phase(stream.order(t), batch, last) for t in tasks]
 
 
 def run(
@@ -113,8 +73,8 @@ def run(
     data: DataSet,
     *,
     device: str = "cpu",
-    resume: dict[str, Any] | None = None,
-    on_checkpoint: Callable[[dict[str, Any]], None] | None = None,
+    resume: Checkpoint | None = None,
+    on_checkpoint: Callable[[Checkpoint], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """Run a spec from its beginning, or from the checkpoint `resume`; `on_checkpoint` gets one after every phase."""
@@ -123,22 +83,23 @@ def run(
     stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
     test = TestSet.of(stream)
     method = build_method(spec, data.info, device)
-    state = _State(started=_now())
+    state = State(started=_now())
     if resume is not None:
         state = _restore(method, spec, resume)
     tell = on_progress or (lambda progress: None)
     reset_peak_memory(device)
     sitting, before = time.perf_counter(), state.wall_seconds
 
-    plan = phases(method, stream, spec.protocol.batch)
+    plan = phases(method, stream, spec.protocol.batch, spec.protocol.last_batch)
     while state.phase < len(plan):
+        phase = plan[state.phase]
+        seen = spec.n_tasks if method.joint else len(state.matrix) + 1
+        window = EvalWindow(method, test, seen, spec.protocol.eval_window, phase.n_steps) if phase.ends_task else None
         with _precision(spec, device):
-            _learn(method, stream, plan, state, device, tell)
-            if plan[state.phase].ends_task:
+            _learn(method, stream, plan, state, device, tell, window)
+            if window is not None:
                 method.end_task()
-            if plan[state.phase].evaluate:
-                seen = spec.n_tasks if method.joint else len(state.matrix) + 1
-                state.matrix.append(evaluate(method, test, seen))
+                state.matrix.append(window.close())
         state.phase += 1
         state.wall_seconds = before + time.perf_counter() - sitting
         state.peak = max(state.peak, peak_memory_bytes(device))
@@ -174,21 +135,24 @@ def _learn(
     method: Method,
     stream: Stream,
     plan: list[Phase],
-    state: _State,
+    state: State,
     device: str,
     tell: Callable[[Progress], None],
+    window: EvalWindow | None,
 ) -> None:
     """One phase of the stream, step by step. Losses are looked at only now and then: a look waits for the device."""
     phase = plan[state.phase]
-    timer, window = StepTimer(device), LossWindow(first_step=sum(p.n_steps for p in plan[: state.phase]))
-    for step, (x, y) in enumerate(stream.batches(phase.indices, phase.batch, drop_last=phase.drop_last), 1):
+    timer, recent = StepTimer(device), LossWindow(first_step=sum(p.n_steps for p in plan[: state.phase]))
+    for step, (x, y) in enumerate(stream.batches(phase.indices, phase.batch, phase.last), 1):
         with timer.step():
             losses = method.observe(x, y)
-        if window.add(losses):
+        if recent.add(losses):
             timer.collect()
             tell(Progress(state.phase, len(plan), step, phase.n_steps, state.accuracy))
-    window.flush()
-    state.losses.append(window.means())
+        if window is not None:
+            window.after(step)
+    recent.flush()
+    state.losses.append(recent.means())
     state.step_ms += timer.collect()
 
 
@@ -203,23 +167,9 @@ def build_method(spec: RunSpec, info: DataInfo, device: str) -> Method:
         draws=Draws(seed_for(spec.seed, "method")),
         device=device,
     )
+    method = averaged_where_asked(method)
     method.train()
     return method
-
-
-def evaluate(method: Method, test: TestSet, n_tasks: int) -> list[float]:
-    """Accuracy on each of the first n_tasks tasks: one pass over one tensor, one synchronisation."""
-    end = test.ends[n_tasks - 1]
-    right = torch.cat(
-        [
-            method.predict(x) == y
-            for x, y in zip(torch.split(test.x[:end], EVAL_BATCH), torch.split(test.y[:end], EVAL_BATCH), strict=True)
-        ]
-    )
-    total = torch.cat([right.new_zeros(1, dtype=torch.int64), right.cumsum(0)]).cpu()
-    ends = torch.tensor([0, *test.ends[:n_tasks]])
-    correct = total[ends].diff()
-    return [c / n for c, n in zip(correct.tolist(), test.sizes(), strict=False)]
 
 
 def _precision(spec: RunSpec, device: str) -> contextlib.AbstractContextManager[Any]:
@@ -228,21 +178,18 @@ def _precision(spec: RunSpec, device: str) -> contextlib.AbstractContextManager[
     return torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
-def _checkpoint(method: Method, spec: RunSpec, state: _State) -> dict[str, Any]:
-    return {
-        "format": CHECKPOINT_FORMAT,
-        "run_id": spec.run_id,
-        "threads": torch.get_num_threads(),
-        "method": method.state_dict(),
-        "state": dict(vars(state)),
-    }
+def _checkpoint(method: Method, spec: RunSpec, state: State) -> Checkpoint:
+    return Checkpoint(spec.run_id, torch.get_num_threads(), method.state_dict(), replace(state), spec.features)
 
 
-def _restore(method: Method, spec: RunSpec, checkpoint: dict[str, Any]) -> _State:
-    if checkpoint["run_id"] != spec.run_id:
-        raise ValueError(f"the checkpoint is of run {checkpoint['run_id'][:12]}, not of {spec.run_id[:12]}")
-    method.load_state_dict(checkpoint["method"])
-    return _State(**checkpoint["state"])
+def _restore(method: Method, spec: RunSpec, checkpoint: Checkpoint) -> State:
+    if checkpoint.run_id != spec.run_id:
+        raise ValueError(f"the checkpoint is of run {checkpoint.run_id[:12]}, not of {spec.run_id[:12]}")
+    try:
+        method.load_state_dict(checkpoint.method)
+    except (RuntimeError, LookupError, TypeError, ValueError) as e:  # the method's code has changed since
+        raise UnusableCheckpoint(f"it does not fit the method: {str(e).splitlines()[0][:200]}") from e
+    return replace(checkpoint.state)
 
 
 def _square(rows: list[list[float]], n_tasks: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from emi_bench.data import load
 from emi_bench.data.stream import Stream
 from emi_bench.methods import Method
 from emi_bench.metrics import average_accuracy
+from emi_bench.run.checkpoint import Checkpoint, State
 from emi_bench.run.loop import build_method, phases
 from emi_bench.testing import data as names
 from emi_bench.testing.apart import apart
@@ -126,13 +127,13 @@ def repeats(subject: Subject) -> None:
 def equal(a: Finished, b: Finished) -> bool:
     """Matrix, losses and all that was learned, bit for bit."""
     matrices = np.array_equal(a.result.matrix, b.result.matrix, equal_nan=True)
-    return matrices and a.result.losses == b.result.losses and same(*(f.checkpoints[-1]["method"] for f in (a, b)))
+    return matrices and a.result.losses == b.result.losses and same(*(f.checkpoints[-1].method for f in (a, b)))
 
 
 def seeds(subject: Subject) -> None:
     """With the classes in their natural order: it is the stream, the weights and the choices that differ."""
-    first = subject.finished().checkpoints[-1]["method"]
-    other = subject.run(subject.spec(names.LONELY, seed=1), "a run of another seed fails").checkpoints[-1]["method"]
+    first = subject.finished().checkpoints[-1].method
+    other = subject.run(subject.spec(names.LONELY, seed=1), "a run of another seed fails").checkpoints[-1].method
     net = [f"net.{key}" for key, _ in subject.build(subject.spec(names.LONELY)).net.named_parameters()]
     if all(same(first[key], other[key]) for key in net):
         told = "two seeds give the same weights: something is seeded by a constant"
@@ -154,11 +155,11 @@ def _forgotten(subject: Subject) -> Failure:
     stream = Stream.of(load(spec.dataset), spec.n_tasks, spec.seed, spec.protocol.class_order)
     method, twin = (build_method(spec, info, "cpu") for _ in range(2))
     first = phases(method, stream, spec.protocol.batch)[0]
-    for x, y in stream.batches(first.indices, first.batch, drop_last=first.drop_last):
+    for x, y in stream.batches(first.indices, first.batch, first.last):
         method.observe(x, y)
     if first.ends_task:
         method.end_task()
-    twin.load_state_dict(through_a_file({"m": method.state_dict()})["m"])
+    twin.load_state_dict(through_a_file(Checkpoint(spec.run_id, 1, method.state_dict(), State())).method)
     paths = list(dict.fromkeys(path.partition("[")[0] for path in differences(method, twin)))
     told = "a run that goes on from a checkpoint is not the one that was never interrupted"
     if not paths:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +14,10 @@ from torch import Tensor
 from emi_bench.data import load
 from emi_bench.data.stream import Stream
 from emi_bench.methods import Method, get_method
-from emi_bench.run.loop import RunResult, build_method, phases, run
+from emi_bench.run.checkpoint import Checkpoint
+from emi_bench.run.loop import build_method, phases, run
 from emi_bench.run.resolve import resolve
+from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.testing import data as names
 from emi_bench.testing.failure import Failure, NotRun, SourceFile
@@ -47,7 +48,7 @@ class Finished:
     """A whole run: its result, its checkpoints as a file would hold them."""
 
     result: RunResult
-    checkpoints: list[dict[str, Any]]
+    checkpoints: list[Checkpoint]
 
 
 class Subject:
@@ -93,9 +94,9 @@ class Subject:
                     raise NotRun("it fails before") from None
         return [kept for kept in self._kept.values() if isinstance(kept, Walk)]
 
-    def run(self, spec: RunSpec, words: str, noise: int = 0, resume: dict[str, Any] | None = None) -> Finished:
+    def run(self, spec: RunSpec, words: str, noise: int = 0, resume: Checkpoint | None = None) -> Finished:
         """A run from its beginning or a checkpoint; `noise` seeds the global generators, which must not matter."""
-        checkpoints: list[dict[str, Any]] = []
+        checkpoints: list[Checkpoint] = []
         random.seed(noise)
         np.random.seed(noise)  # noqa: NPY002
         with torch.random.fork_rng(devices=[]), self.source.blamed(words):
@@ -110,25 +111,22 @@ class Subject:
         return self.once("finished", lambda: self.run(self.spec(names.LONELY), "a whole run fails"))
 
 
-def through_a_file(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Saved and loaded in the safe format, as the store does it."""
-    buffer = io.BytesIO()
-    torch.save(checkpoint, buffer)
-    buffer.seek(0)
-    loaded: dict[str, Any] = torch.load(buffer, weights_only=True)
-    return loaded
+def through_a_file(checkpoint: Checkpoint) -> Checkpoint:
+    """As the bytes that the store keeps, and back."""
+    return Checkpoint.decode(checkpoint.encode())
 
 
 def _walked(subject: Subject, dataset: str) -> Walk:
     memory, words = WALKS[dataset]
     source, walk = subject.source, Walk()
-    spec, data = subject.spec(dataset, memory=memory), load(dataset)
+    last = "keep" if dataset == names.SHORT else "merge"
+    spec, data = subject.spec(dataset, memory=memory, last_batch=last), load(dataset)
     with source.blamed("it cannot be built"):
         method = subject.build(spec)
     stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
     known = _known_images(method, data.x_train)
-    for number, phase in enumerate(phases(method, stream, spec.protocol.batch), 1):
-        for x, y in stream.batches(phase.indices, phase.batch, drop_last=phase.drop_last):
+    for number, phase in enumerate(phases(method, stream, spec.protocol.batch, spec.protocol.last_batch), 1):
+        for x, y in stream.batches(phase.indices, phase.batch, phase.last):
             given_x, given_y = x.clone(), y.clone()
             with source.blamed(f"observe fails with {words}, in task {number}, a batch of {len(x)}"):
                 losses = method.observe(x, y)
@@ -142,7 +140,6 @@ def _walked(subject: Subject, dataset: str) -> Walk:
             with source.blamed(f"end_task fails with {words}, after task {number}"):
                 method.end_task()
             _look_for_samples(walk, source, method, known, given_x)
-        if phase.evaluate:
             _look_at_predictions(walk, source, method, data.x_test)
     return walk
 
