@@ -15,6 +15,7 @@ from emi_bench.facts import Role
 from emi_bench.memory import Memory
 from emi_bench.nets import Net, ResNet
 from emi_bench.nets.layout import layout_for, layout_of
+from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
 #: A stochastic view of a batch of images in network units: (n,3,H,W) -> (n,3,H,W).
@@ -107,6 +108,7 @@ class Method(nn.Module):
     version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
     uses_task_ends: ClassVar[bool] = False  #: whether training (not only evaluation) depends on where tasks end
     learns_in_steps: ClassVar[bool] = True  #: not so if steps only collect and a task's end trains (GDumb)
+    queues_stream: ClassVar[bool] = False  #: holds images of the running task beside its memory, as its paper says
     joint: ClassVar[bool] = False  #: trains on all tasks together, several epochs (the offline bound)
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
 
@@ -290,11 +292,3 @@ class Method(nn.Module):
         self.draws.restore(state["draws"])
         self.tasks_done = state["tasks_done"]
         self.seen = list(state["seen"])
-
-
-@contextmanager
-def seeded_weights(seed: int) -> Iterator[None]:
-    """Inside, new layers get weights that depend on the seed alone; the global generator is put back afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

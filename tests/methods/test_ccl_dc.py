@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods.based import BASES
 from emi_bench.methods.ccl_dc import CCLDC, CCLDCConfig
 from emi_bench.nets.peers import Peers
 from emi_bench.run.resolve import resolve
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world as toy
 from tests.golden_files import golden
 from tests.methods.small_images import batch, small_problem

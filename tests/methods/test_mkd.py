@@ -9,13 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.errors import UserError
 from emi_bench.losses.distillation import distillation
 from emi_bench.memory import Memory
 from emi_bench.methods.er import ER, ERConfig
 from emi_bench.methods.mkd import MKD, MKDConfig
 from emi_bench.run.resolve import resolve
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world as toy
 from tests.golden_files import golden
 from tests.methods.small_images import batch, small_problem
