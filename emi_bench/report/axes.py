@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -48,7 +49,9 @@ class Setting:
     @property
     def slug(self) -> str:
         """For file names."""
-        extra = "".join(f"_{k}{v}" for k, v in odd_protocol(self.protocol).items())
+        odd = {k: str(v) for k, v in odd_protocol(self.protocol).items()}
+        short = {k: v if len(v) < 20 else hashlib.sha256(v.encode()).hexdigest()[:8] for k, v in odd.items()}
+        extra = "".join(f"_{k}{v}" for k, v in short.items())
         return f"{self.dataset}_t{self.n_tasks}_m{self.memory}{extra}".replace(".", "p")
 
 
@@ -92,7 +95,7 @@ class Row:
 def usual_protocol() -> dict[str, Any]:
     """The paper's, which is the default; it does not state the precision."""
     stated: dict[str, Any] = reference.settings()["protocol"]
-    whole = {"image_size": None, "train_per_class": None, "test_per_class": None}
+    whole = {"image_size": None, "train_per_class": None, "test_per_class": None, "tasks": None}
     return stated | {"precision": "fp32", "reservoir": "batched", "class_order": "seed"} | whole
 
 

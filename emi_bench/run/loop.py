@@ -67,7 +67,8 @@ def phases(method: Method, stream: Stream, batch: int) -> list[Phase]:
         return [Phase(o, size, True, e == epochs - 1, e == epochs - 1) for e, o in enumerate(orders)]
     tasks = range(len(stream.tasks))
     if method.balanced_stream:
-        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(batch), False, True, True) for t in tasks]
+        cut = [(stream.balanced_order(t, batch), stream.balanced_batch(t, batch)) for t in tasks]
+        return [Phase(order, size, False, True, True) for order, size in cut]
     return [Phase(stream.order(t), batch, False, True, True) for t in tasks]
 
 
@@ -83,7 +84,7 @@ def run(
     """Run a spec from its beginning, or from the checkpoint `resume`; `on_checkpoint` gets one after every phase."""
     spec.protocol.reduction.confirm(data)
     data = data.to(device)
-    stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
+    stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order, spec.protocol.groups)
     test = TestSet.of(stream)
     method = build_method(spec, data.info, device)
     state = State(started=_now())

@@ -84,7 +84,7 @@ def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[
 def _memories(sweep: Sweep, source: YamlSource, part: Part, root: Path | None) -> list[int]:
     """The memory sizes of a part, as its method takes them: one for all where it has no memory."""
     s, cls = part.at[0], get_method(part.method)
-    info = get_info(part.dataset, root)
+    info = check_keys(Protocol, part.protocol, "protocol").reduction.of(get_info(part.dataset, root))
     listed = isinstance(source.content["settings"][s]["memory"], list)
     found = []
     for i, memory in enumerate(sweep.settings[s].memory):
@@ -104,9 +104,10 @@ def _check_protocol(sweep: Sweep, source: YamlSource, s: int, root: Path | None)
     for key, value in protocol.items():
         with placed(source, where(key)):
             check_keys(Protocol, {key: value}, "protocol").reduction.check(get_info(setting.dataset, root))
-    with placed(source, where("n_tasks") if "n_tasks" in protocol else ["settings", s, "dataset"]):
-        n_tasks = check_keys(Protocol, protocol, "protocol").n_tasks
-        check_tasks(get_info(setting.dataset, root), n_tasks, "`protocol: {n_tasks: N}`")
+    told = next((key for key in ("tasks", "n_tasks") if key in protocol), None)
+    with placed(source, where(told) if told else ["settings", s, "dataset"]):
+        split = check_keys(Protocol, protocol, "protocol")
+        check_tasks(get_info(setting.dataset, root), split, "`protocol: {n_tasks: N}`")
 
 
 def _absolute(dataset: str) -> str:
