@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch.nn.functional as F
 from pydantic import Field
@@ -25,6 +26,10 @@ class DERppConfig(RehearsalConfig):
     """Weight of the replay's cross-entropy (CCL-DC, MKD)."""
     source_bn: bool = False
     """With `alpha: 0` or `beta: 0`, forward the replay batch of that term all the same: it moves the BN statistics."""
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return super().modern(given) | {"view": "partial"}
 
 
 class DERpp(Rehearsal):

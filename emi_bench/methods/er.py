@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from pydantic import Field
 from torch import Tensor
@@ -27,7 +27,11 @@ class ERConfig(ReplayConfig, RehearsalConfig):
     """One forward of [replay; stream] and one mean over all rows (modern papers), not two forwards and two means. While
     the memory is empty there is no step."""
 
-    added: ClassVar[frozenset[str]] = frozenset({"joint", "view", "randaugment"})
+    added: ClassVar[frozenset[str]] = MethodConfig.added | {"joint", "view", "randaugment"}
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return super().modern(given) | {"joint": True, "view": "full"}
 
 
 class ER(Rehearsal):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,10 @@ class ERACEConfig(RehearsalConfig):
     the number of rows (`ccldc`, a slip that modern tables carry), none (`batch`, Avalanche and the 2023 survey)."""
     head: Literal["linear", "cosine"] = "linear"
     """A plain linear classifier, or the authors' cosine scores times 10."""
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return super().modern(given) | {"view": "partial"}
 
 
 class ERACE(Rehearsal):
