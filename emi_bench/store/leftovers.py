@@ -21,7 +21,7 @@ from emi_bench.store.processes import mentioned, surely_dead
 from emi_bench.store.store import CHECKPOINTS, Store
 
 GRACE = 3600.0  # seconds after which a temporary file of another machine is nobody's: no write takes so long
-SCRATCH = ("emi-tune-", "emi-ray-")  #: folders of sweeps in the place for temporary files
+SCRATCH = "emi-tune-"  #: folders of Tune's in the place for temporary files, with the tag of their driver
 _RUN = re.compile(r"[0-9a-f]{64}")
 
 
@@ -65,7 +65,7 @@ def clear(store: Store, found: list[Leftover]) -> None:
 
 
 def scratch() -> list[Leftover]:
-    """Folders of sweeps on this machine whose driver is gone, and its workers with it: they may outlive it a while."""
+    """Folders of Tune's on this machine whose driver is gone, and its workers with it: they may outlive it a while."""
     folders = [p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith(SCRATCH)]
     dead = [p for p in folders if surely_dead(p.name)]
     used = mentioned([str(p) for p in dead])

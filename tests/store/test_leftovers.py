@@ -134,7 +134,12 @@ def test_folders_of_a_sweep_go_with_it_and_with_the_last_that_uses_them(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     left, living, used, other = (
         tmp_path / name
-        for name in (f"emi-tune-{tagged(gone)}", f"emi-ray-{tag()}", f"emi-ray-{tagged(gone)}", f"mine-{tagged(gone)}")
+        for name in (
+            f"emi-tune-{tagged(gone)}-a",
+            f"emi-tune-{tag()}",
+            f"emi-tune-{tagged(gone)}-b",
+            f"mine-{tagged(gone)}",
+        )
     )
     for folder in (left, living, used, other):
         folder.mkdir()
