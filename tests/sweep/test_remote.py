@@ -26,7 +26,7 @@ from emi_bench.store import claims as claims_module
 from emi_bench.store.files import Files
 from emi_bench.store.leases import Claims
 from emi_bench.store.patient import PatientStore
-from emi_bench.sweep.attempt import attempt
+from emi_bench.sweep.cell import run_cell
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import expand, make_plan
 from tests.sweep.sweeping import sweep_file
@@ -67,7 +67,7 @@ def test_a_sweep_plans_runs_and_finds_its_results_in_a_bucket(
     monkeypatch.setattr(claims_module, "SETTLE", 0.01)
     cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="finetune", seeds=2, batch=50)))
     assert len(make_plan(cells, store).todo) == 2
-    assert attempt(cells[0].spec, store, lambda: load("digits"), owner="a").state == "done"
+    assert run_cell(cells[0].spec, store, lambda: load("digits"), owner="a").state == "done"
     plan = make_plan(cells, store)
     assert (plan.done, plan.todo) == ([cells[0]], [cells[1]])
     assert store.files.list("_claims") == []
@@ -86,8 +86,8 @@ def test_a_run_whose_process_died_goes_on_from_its_checkpoint_in_the_bucket(
     monkeypatch.setattr(claims_module, "SETTLE", 0.01)
     cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="er", seeds=1, batch=50)))
     with pytest.raises(Killed):
-        attempt(cells[0].spec, store, lambda: load("digits"), owner="a", on_progress=die)
-    outcome = attempt(cells[0].spec, store, lambda: load("digits"), owner="b")
+        run_cell(cells[0].spec, store, lambda: load("digits"), owner="a", on_progress=die)
+    outcome = run_cell(cells[0].spec, store, lambda: load("digits"), owner="b")
     assert (outcome.state, outcome.resumed_from) == ("done", 3)
     assert store.files.list("_checkpoints") == []
     content = store.files.read(store.path(cells[0].spec))
