@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from emi_bench.data import get_info
-from emi_bench.draws import ScriptedDraws
 from emi_bench.memory import Memory
 from emi_bench.methods.er import ER, ERConfig
 from emi_bench.methods.rehearsal import Rehearsal
 from emi_bench.nets import Net, ResNet
 from emi_bench.run.loop import build_method
 from emi_bench.run.resolve import resolve
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world as toy
 from tests.golden_files import golden
 from tests.replay_toy import replay_problem, samples, toy_net
