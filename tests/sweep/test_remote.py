@@ -22,7 +22,7 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
 from emi_bench.data import load
 from emi_bench.run.loop import Progress, run
-from emi_bench.store import claims as claims_module
+from emi_bench.store import leases as claims_module
 from emi_bench.store.files import Files
 from emi_bench.store.leases import Claims
 from emi_bench.store.patient import PatientStore
