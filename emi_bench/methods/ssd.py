@@ -119,6 +119,7 @@ class SSD(SCR):
     colour = "#cc79a7"
     marker = "h"
     uses_task_ends = True
+    queues_stream = True
     config_class = SSDConfig
     config: SSDConfig
     memory: SummaryMemory
