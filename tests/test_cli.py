@@ -16,12 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 import emi_bench
-from emi_bench import cli
+from emi_bench.cli import app as cli
+from emi_bench.cli.single import parse_settings
 from emi_bench.errors import UserError
-from emi_bench.single import parse_settings
-from emi_bench.spec import resolve
+from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
-from emi_bench.store.lease import Lease
+from emi_bench.store.leases import Lease
 
 QUICK = ["--set", "width=2", "--set", "batch=20", "--set", "replay_batch=10"]
 
@@ -160,7 +160,7 @@ def test_ctrl_c_keeps_finished_tasks_and_the_same_command_goes_on(tmp_path: Path
     """A real process and a real signal; the resumed matrix is the undisturbed one, bit for bit."""
     slowly = ["--set", "batch=4", "--set", "lr=0.02"]
     words = er(tmp_path / "r", *slowly)
-    command = [sys.executable, "-m", "emi_bench.cli", *words]
+    command = [sys.executable, "-m", "emi_bench.cli.app", *words]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     checkpoints = tmp_path / "r" / "_checkpoints"

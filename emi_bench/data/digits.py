@@ -9,6 +9,7 @@ import numpy as np
 
 from emi_bench.data.arrays import Arrays, Labels, checked
 from emi_bench.data.dataset import DataSet
+from emi_bench.data.info import DIGITS
 
 TRAIN_PER_CLASS = 140
 
@@ -45,7 +46,7 @@ def _table() -> Labels:
 
 def load(root: Path, cached: bool = True) -> DataSet:
     """Digits; neither the root nor a cache is needed."""
-    return DataSet.from_arrays("digits", read())
+    return DataSet.from_arrays(DIGITS, read())
 
 
 def find(root: Path) -> str | None:

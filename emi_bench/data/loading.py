@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,9 @@ def _load(name: str, folder: Path, cached: bool) -> DataSet:
     except OSError as e:
         raise UserError(f"{name} cannot be read: {e}", hint="Check that the file is there and may be read.") from e
     _confirm(source.info, data, source.find(folder) or str(folder))
-    return data
+    known, found = source.info, data.info  # a plugin's loader may have told no more than a name
+    found = replace(found, name=known.name, title=known.title, n_tasks=known.n_tasks, mean=known.mean, std=known.std)
+    return replace(data, info=found)
 
 
 def _confirm(info: DataInfo, data: DataSet, where: str) -> None:
@@ -56,7 +58,7 @@ def _confirm(info: DataInfo, data: DataSet, where: str) -> None:
         else "The loader and the registered DataInfo disagree: correct one of them."
     )
     for split, expected in (("train", info.train_sha256), ("test", info.test_sha256)):
-        found = data.train_sha256 if split == "train" else data.test_sha256
+        found = getattr(data.info, f"{split}_sha256")
         if expected and found != expected:
             raise UserError(
                 f"{where} is not {info.title or info.name}: the fingerprint of its {split} images is {found[:12]}…, "

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from emi_bench.data import folder, tinyimagenet
 from emi_bench.data.arrays import Arrays
 from emi_bench.data.cache import Cache
 from emi_bench.data.dataset import DataSet
-from emi_bench.data.info import DataInfo, info_of, own_name, own_title
+from emi_bench.data.info import DataInfo, info_of, own_title
 from emi_bench.data.npz import read_npz
 from emi_bench.errors import UserError
 
@@ -34,7 +34,7 @@ OWN_FORMS = {f"{prefix}:PATH": kind.what for prefix, kind in KINDS.items()}
 
 # Planning asks for the same data set once a cell. A file's time and size are in the key; a folder's do not show that a
 # file deep inside changed, so loading it corrects the entry.
-_known: dict[tuple[str, Path, int, int], DataInfo] = {}
+_known: dict[tuple[Kind, Path, int, int], DataInfo] = {}
 
 
 def is_own(name: str) -> bool:
@@ -45,7 +45,7 @@ def is_own(name: str) -> bool:
 def get_own_info(name: str, root: Path) -> DataInfo:
     """Classes, size, fingerprint, mean and std. The first call in a process may have to read the data, no later one."""
     kind, path = _located(name)
-    key = _key(name, path)
+    key = _key(kind, path)
     if key not in _known:
         info = Cache(root, path, kind.signature(path)).info() if kind.signature else None
         _known[key] = info or info_of(own_title(path), _arrays(kind, path, root, True))
@@ -55,11 +55,13 @@ def get_own_info(name: str, root: Path) -> DataInfo:
 def load_own(name: str, root: Path, cached: bool = True) -> DataSet:
     """The data set, under the name that its `DataInfo` has."""
     kind, path = _located(name)
-    data = DataSet.from_arrays("", _arrays(kind, path, root, cached))
-    known = _known.get(_key(name, path))
-    if known is not None and known.fingerprint != data.fingerprint:
-        del _known[_key(name, path)]
-    return replace(data, name=own_name(own_title(path), data.train_sha256, data.test_sha256))
+    key, arrays = _key(kind, path), _arrays(kind, path, root, cached)
+    if key in _known:
+        data = DataSet.from_arrays(_known[key], arrays)
+        if data.info == _known[key]:
+            return data
+    _known[key] = info_of(own_title(path), arrays)
+    return DataSet.from_arrays(_known[key], arrays)
 
 
 def find_own(name: str) -> str:
@@ -78,9 +80,9 @@ def _located(name: str) -> tuple[Kind, Path]:
     return kind, path
 
 
-def _key(name: str, path: Path) -> tuple[str, Path, int, int]:
+def _key(kind: Kind, path: Path) -> tuple[Kind, Path, int, int]:
     stat = path.stat()
-    return name, path, stat.st_mtime_ns, stat.st_size
+    return kind, path, stat.st_mtime_ns, stat.st_size
 
 
 def _arrays(kind: Kind, path: Path, root: Path, cached: bool) -> Arrays:

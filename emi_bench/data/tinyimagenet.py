@@ -157,4 +157,4 @@ def load(root: Path, cached: bool = True) -> DataSet:
         return read(place, complete(place))
 
     arrays = Cache(root, place, signature(place)).arrays(make) if cached else make()
-    return DataSet.from_arrays("tinyimagenet", arrays)
+    return DataSet.from_arrays(TINYIMAGENET, arrays)

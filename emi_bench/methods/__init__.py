@@ -13,17 +13,13 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
-from emi_bench.errors import UserError
+from emi_bench.errors import UserError, line_in
+from emi_bench.facts import facts_of, order
 from emi_bench.methods.base import Losses, Method, MethodConfig, View
 from emi_bench.registry import unknown
 
 __all__ = ["Losses", "Method", "MethodConfig", "View", "get_method", "load_plugin", "method_names", "plugin_file"]
 
-#: The order of the paper's tables.
-PAPER_ORDER = [
-    *("finetune", "offline", "agem", "er", "mir", "gss", "aser", "gdumb"),
-    *("dvc", "scr", "pcr", "ssd", "ocm", "onpro", "emi"),
-]
 _NOT_METHODS = {"base"}
 _PLUGIN = "emi_bench_plugin_"
 _plugins: dict[str, type[Method]] = {}
@@ -84,7 +80,9 @@ def load_plugin(path: str | Path) -> list[str]:
     try:
         spec.loader.exec_module(module)
     except Exception as e:
-        raise UserError(f"the plugin {file} does not import: {type(e).__name__}: {e}") from e
+        line = line_in(file, e)
+        where = f"{file}:{line}" if line else str(file)
+        raise UserError(f"the plugin {where} does not import: {type(e).__name__}: {e}") from e
     found = _methods_of(module)
     _plugins.update(found)
     return sorted(found)
@@ -102,8 +100,7 @@ def _all() -> dict[str, type[Method]]:
 
 def method_names() -> list[str]:
     """All methods, in the order of the paper, others after them by name."""
-    rank = {name: i for i, name in enumerate(PAPER_ORDER)}
-    return sorted(_all(), key=lambda n: (rank.get(n, len(rank)), n))
+    return [name for name, cls in sorted(_all().items(), key=lambda m: order(facts_of(m[1]).place, m[0]))]
 
 
 def get_method(name: str) -> type[Method]:

@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from emi_bench.losses.shapley import knn_shapley
-from emi_bench.methods.base import Losses
-from emi_bench.methods.er import ER, ERConfig
+from emi_bench.methods.base import Losses, MethodConfig
+from emi_bench.methods.er import ER, ReplayConfig
 from emi_bench.nets import Net
 from emi_bench.problem import Problem
 
@@ -33,7 +33,7 @@ def samples_per_class(problem: Problem) -> float:
     return float(max(1, min(by_classes, problem.memory // (2 * problem.n_classes))))
 
 
-class ASERConfig(ERConfig):
+class ASERConfig(ReplayConfig):
     """The authors' configuration."""
 
     k: int = Field(3, ge=1)
@@ -66,8 +66,16 @@ class ASER(ER):
 
     name = "aser"
     title = "ASER"
+    cite = "shim2021ASER"
+    place = 6
+    colour = "#332288"
+    marker = "D"
     config_class = ASERConfig
     config: ASERConfig
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        return 4.2 * super().forwards(config, problem)
 
     def step(self, images: Tensor, labels: Tensor) -> Losses:
         with torch.no_grad():

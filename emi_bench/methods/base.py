@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
@@ -11,8 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from emi_bench.draws import Draws
+from emi_bench.facts import Role
 from emi_bench.memory import Memory
 from emi_bench.nets import Net, ResNet
+from emi_bench.nets.layout import layout_for, layout_of
+from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
 #: A stochastic view of a batch of images in network units: (n,3,H,W) -> (n,3,H,W).
@@ -20,19 +23,13 @@ View: TypeAlias = Callable[[Tensor, Draws], Tensor]
 Losses: TypeAlias = dict[str, Tensor]
 
 
-def layout_for(width: int) -> torch.memory_format:
-    """The layout in which `build` makes a network: channels_last, but not for toy widths.
+class EMA(BaseModel):
+    """Constants of weight averaging (`methods/ema.py`)."""
 
-    oneDNN's backward of a strided 1x1 convolution in channels_last writes outside its buffers when there are fewer than
-    8 input channels (torch 2.15 on a CPU: seen at 2, 4 and 6, never from 7 on), and the process dies much later.
-    """
-    return torch.channels_last if width >= 8 else torch.contiguous_format
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-
-def layout_of(net: nn.Module) -> torch.memory_format:
-    """The layout a network is in, and wants its images in."""
-    kernels = [p for p in net.parameters() if p.dim() == 4 and not p.is_contiguous()]
-    return torch.channels_last if kernels else torch.contiguous_format
+    momentum: float = Field(0.99, ge=0, lt=1)
+    """Share of the average that a step keeps: half of it is older than 69 steps at 0.99 (the authors' value)."""
 
 
 class MethodConfig(BaseModel):
@@ -44,16 +41,16 @@ class MethodConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """The source's own optimiser."""
     lr: float = Field(0.1, gt=0)
     """Learning rate, constant over the stream."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Momentum of SGD."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Adam's decay rates (torch's own, as in the reference framework). Unused with SGD."""
+    """Decay rates of Adam and AdamW (torch's own, as in the reference framework). Unused with SGD."""
     weight_decay: float = Field(0.0, ge=0)
-    """L2 inside the optimiser."""
+    """L2 inside the optimiser; with AdamW apart from the gradient."""
     normalize: bool = False
     """Whether pixels in 0-1 are further brought to zero mean and unit variance."""
     mean: tuple[float, float, float] | None = None
@@ -63,8 +60,18 @@ class MethodConfig(BaseModel):
     pooling: Literal["avg4", "global"] | None = None
     """Pooling of the encoder: the replay family's 4x4 average pool; global for images under 32 pixels."""
 
+    ema: EMA | None = None
+    """Evaluate by averaged weights, `{momentum: 0.99}`, or by the weights as they are. Training is the same."""
+
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
+    added: ClassVar[frozenset[str]] = frozenset({"ema"})
+    """This class's fields younger than its first release: part of a run's id only where not at their default."""
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Constants under `protocol: {preset: modern}`, where they differ from the defaults; `given` go before them."""
+        return {"optimizer": "adamw", "lr": 5e-4, "weight_decay": 1e-4, "normalize": False}
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""
@@ -78,8 +85,8 @@ class MethodConfig(BaseModel):
 
 
 class Method(nn.Module):
-    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predict`, nothing else
-    (and `embed` after the last task, where features are asked for).
+    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predictions` (that is
+    `predict`, unless a method has several), nothing else; `embed` after the last task, where features are asked for.
 
     The network, the memory, the view and the source of random choices are given, so that a test can inject toy ones;
     `build` makes the usual ones. Whatever a run needs to go on is in `state_dict()`: networks, memory, optimiser, the
@@ -87,9 +94,21 @@ class Method(nn.Module):
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]  #: as the paper prints it
-    version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
+    # Facts for tables and figures, plain values stated by each class itself: see `emi_bench.facts.Facts`.
+    title: ClassVar[str]
+    cite: ClassVar[str] = ""
+    bibtex: ClassVar[str] = ""
+    place: ClassVar[int | None] = None
+    role: ClassVar[Role] = "baseline"
+    colour: ClassVar[str] = ""
+    marker: ClassVar[str] = ""
+    line: ClassVar[str] = "-"
     uses_memory: ClassVar[bool] = True
+    # What the loop, the identity and the plan go by.
+    version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
+    uses_task_ends: ClassVar[bool] = False  #: whether training (not only evaluation) depends on where tasks end
+    learns_in_steps: ClassVar[bool] = True  #: not so if steps only collect and a task's end trains (GDumb)
+    queues_stream: ClassVar[bool] = False  #: holds images of the running task beside its memory, as its paper says
     joint: ClassVar[bool] = False  #: trains on all tasks together, several epochs (the offline bound)
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
 
@@ -129,10 +148,16 @@ class Method(nn.Module):
     ) -> Self:
         """The method with its own network, memory and view, as a run uses it."""
         config = config.resolve(problem)
-        with seeded_weights(weight_seed):
-            net = cls.make_net(config, problem).to(device=device, memory_format=layout_for(problem.width))  # type: ignore[call-overload]
+        net = cls.built_net(config, problem, weight_seed, device)
         memory = cls.make_memory(config, problem).to(device)
         return cls(config, problem, net=net, memory=memory, draws=draws).to(device)
+
+    @classmethod
+    def built_net(cls, config: MethodConfig, problem: Problem, weight_seed: int, device: str) -> nn.Module:
+        """The network with its initial weights, in its layout."""
+        with seeded_weights(weight_seed):
+            net = cls.make_net(config, problem)
+        return net.to(device=device, memory_format=layout_for(problem.width))  # type: ignore[call-overload, no-any-return]
 
     @classmethod
     def make_encoder(cls, config: MethodConfig, problem: Problem) -> ResNet:
@@ -152,6 +177,17 @@ class Method(nn.Module):
     def make_view(cls, config: MethodConfig, problem: Problem) -> View | None:
         return None
 
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        """What a step costs: images through the network, as forward passes (a backward counts two). Twice ER's, unless
+        a method says better; plans and budgets go by it."""
+        return 6.0 * (problem.batch + problem.replay_batch)
+
+    @classmethod
+    def end_forwards(cls, config: MethodConfig, problem: Problem, n_seen: int) -> float:
+        """The same of the end of a task, when `n_seen` images of the stream have passed."""
+        return 0.0
+
     @property
     def balanced_stream(self) -> bool:
         """Whether every batch of the stream holds equally many images of each class of the task (see `Stream`)."""
@@ -159,8 +195,9 @@ class Method(nn.Module):
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
-        if c.optimizer == "adam":
-            return torch.optim.Adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
+        if c.optimizer != "sgd":
+            adam = torch.optim.AdamW if c.optimizer == "adamw" else torch.optim.Adam
+            return adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
         return torch.optim.SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay, foreach=True)
 
     # --- what the loop calls -------------------------------------------------------------------------------------
@@ -182,6 +219,10 @@ class Method(nn.Module):
         """Class ids (n,) for images (n,3,H,W): argmax over all C logits in eval mode, unless a method differs."""
         with self.evaluating():
             return cast(Tensor, self.net(self.pixels(x))).argmax(1)
+
+    def predictions(self, x: Tensor) -> dict[str, Tensor]:
+        """Class ids by name: "" is `predict`, what the run is judged by; others are stored beside it."""
+        return {"": self.predict(x)}
 
     @torch.no_grad()
     def embed(self, x: Tensor) -> Tensor:
@@ -251,11 +292,3 @@ class Method(nn.Module):
         self.draws.restore(state["draws"])
         self.tasks_done = state["tasks_done"]
         self.seen = list(state["seen"])
-
-
-@contextmanager
-def seeded_weights(seed: int) -> Iterator[None]:
-    """Inside, new layers get weights that depend on the seed alone; the global generator is put back afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

@@ -49,8 +49,17 @@ class DVC(Method):
 
     name = "dvc"
     title = "DVC"
+    cite = "gu2022dvc"
+    place = 8
+    colour = "#117733"
+    marker = "X"
     config_class = DVCConfig
     config: DVCConfig
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        pool = min(5 * problem.replay_batch, problem.memory)
+        return 6.0 * (problem.batch + problem.replay_batch) + 4.0 * pool
 
     @classmethod
     def make_net(cls, config: MethodConfig, problem: Problem) -> nn.Module:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from emi_bench.methods.base import Losses, Method
+from emi_bench.methods.base import Losses, Method, MethodConfig
+from emi_bench.problem import Problem
 
 
 class FineTune(Method):
@@ -13,7 +14,15 @@ class FineTune(Method):
 
     name = "finetune"
     title = "fine-tune"
+    place = 0
+    role = "bound"
+    colour = "#8c8c8c"
+    line = ":"
     uses_memory = False
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        return 3.0 * problem.batch
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         images, labels = self.prepare(x, y)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from emi_bench.data.views.cutmix import cutmix
 from emi_bench.data.views.pad_crop import pad_crop_flip
 from emi_bench.memory.greedy_balanced import greedy_balanced
-from emi_bench.methods.base import Losses, Method, MethodConfig, View, seeded_weights
+from emi_bench.methods.base import EMA, Losses, Method, MethodConfig, View
+from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
 
@@ -39,6 +41,17 @@ class GDumbConfig(MethodConfig):
     """Probability of CutMix for a batch."""
     augment: bool | None = None
     """Random crops with 4 pixels of padding, and flips."""
+
+    @field_validator("ema")
+    @classmethod
+    def _no_average(cls, ema: EMA | None) -> EMA | None:
+        if ema is not None:
+            raise ValueError("GDumb trains a new network after every task: there is nothing to average over the stream")
+        return ema
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {}  # its recipe is its own
 
     def resolve(self, problem: Problem) -> Self:
         original = self.recipe == "original"
@@ -68,12 +81,29 @@ class GDumb(Method):
 
     name = "gdumb"
     title = "GDUMB"
+    cite = "prabhu2020gdumb"
+    place = 7
+    colour = "#999933"
+    marker = "P"
+    uses_task_ends = True
+    learns_in_steps = False
     config_class = GDumbConfig
     config: GDumbConfig
 
     @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        return 0.0  # its steps only collect
+
+    @classmethod
+    def end_forwards(cls, config: MethodConfig, problem: Problem, n_seen: int) -> float:
+        assert isinstance(config, GDumbConfig)
+        assert config.epochs is not None
+        return 3.0 * config.epochs * min(problem.memory, n_seen)
+
+    @classmethod
     def make_view(cls, config: MethodConfig, problem: Problem) -> View | None:
         assert isinstance(config, GDumbConfig)
+        assert config.epochs is not None
         return pad_crop_flip if config.augment else None
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:

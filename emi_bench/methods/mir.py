@@ -10,13 +10,13 @@ from pydantic import Field
 from torch import Tensor
 from torch.func import functional_call
 
-from emi_bench.methods.base import Losses
-from emi_bench.methods.er import ER, ERConfig
+from emi_bench.methods.base import Losses, MethodConfig
+from emi_bench.methods.er import ER, ReplayConfig
 from emi_bench.nets.virtual import virtual_parameters
 from emi_bench.problem import Problem
 
 
-class MIRConfig(ERConfig):
+class MIRConfig(ReplayConfig):
     """The reference framework's MIR, with a pool that scales with the replay batch."""
 
     pool: int | None = Field(None, ge=1)
@@ -47,8 +47,17 @@ class MIR(ER):
 
     name = "mir"
     title = "MIR"
+    cite = "aljundi2019mir"
+    place = 4
+    colour = "#0072b2"
+    marker = "s"
     config_class = MIRConfig
     config: MIRConfig
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        pool = min(5 * problem.replay_batch, problem.memory)
+        return super().forwards(config, problem) + 2.0 * pool
 
     def step(self, images: Tensor, labels: Tensor) -> Losses:
         ce_stream = F.cross_entropy(self.net(images), labels)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from emi_bench.methods.base import Losses
+from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.past_model import PastModel
+from emi_bench.problem import Problem
 
 
 class OCM(PastModel):
@@ -17,6 +18,16 @@ class OCM(PastModel):
 
     name = "ocm"
     title = "OCM"
+    cite = "guo2022ocm"
+    place = 12
+    colour = "#e69f00"
+    marker = "p"
+    uses_task_ends = True
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        b, r = problem.batch, problem.replay_batch
+        return 3.0 * (32 * (b + r) + r) + 17.0 * r
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         batch = self.gather(x, y, replay=self.tasks_done > 0)

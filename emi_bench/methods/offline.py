@@ -22,6 +22,11 @@ class Offline(FineTune):
 
     name = "offline"
     title = "offline"
+    place = 1
+    role = "bound"
+    colour = "#404040"
+    line = "--"
+    uses_memory = False
     joint = True
     config_class = OfflineConfig
     config: OfflineConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Self, cast
@@ -11,7 +12,6 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from emi_bench.host_copy import HostCopy
 from emi_bench.losses.apf import mix, mixed_labels, pair_counts, pair_distances, pair_probabilities
 from emi_bench.losses.mixup import mixup_cross_entropy
 from emi_bench.losses.ope import ope
@@ -19,6 +19,7 @@ from emi_bench.losses.prototypes import class_means
 from emi_bench.losses.unit import unit
 from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.mutual_information import Batch, Joint, MutualInformation, MutualInformationConfig
+from emi_bench.nets.host_copy import HostCopy
 from emi_bench.problem import Problem
 
 
@@ -37,6 +38,10 @@ class OnProConfig(MutualInformationConfig):
     """Random replay images mix with lambda uniform between 0 and this (source)."""
     mixup_beta: float = Field(0.4, gt=0)
     """Images of close classes mix with lambda from Beta of this, twice (source)."""
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return super().modern(given) | {"lr": 5e-4, "weight_decay": 1e-4}
 
     def resolve(self, problem: Problem) -> Self:
         cifar10 = problem.dataset == "cifar10"
@@ -86,8 +91,18 @@ class OnPro(MutualInformation):
 
     name = "onpro"
     title = "OnPro"
+    cite = "wei2023onpro"
+    place = 13
+    colour = "#882255"
+    marker = "d"
+    uses_task_ends = True
     config_class = OnProConfig
     config: OnProConfig
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        b, r = problem.batch, problem.replay_batch
+        return 3.0 * (32 * (b + r) + 3 * r)
 
     def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
         super().__init__(config, problem, **parts)

@@ -34,6 +34,10 @@ class PCR(Method):
 
     name = "pcr"
     title = "PCR"
+    cite = "lin2023pcr"
+    place = 10
+    colour = "#aa4499"
+    marker = ">"
     config_class = PCRConfig
     config: PCRConfig
     seen_mask: Tensor

@@ -42,6 +42,10 @@ class SCR(Method):
 
     name = "scr"
     title = "SCR"
+    cite = "mai2021SCR"
+    place = 9
+    colour = "#009e73"
+    marker = "<"
     config_class = SCRConfig
     config: SCRConfig
     _means: tuple[Tensor, Tensor] | None = None  # class means and their ids, until the network or the memory moves

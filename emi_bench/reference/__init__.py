@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 import yaml
 
-PAPER = "emi_paper"  #: the source whose tables are rebuilt
+from emi_bench.facts import Role, built_in_facts
 
-Role = Literal["bound", "baseline", "ours"]
+PAPER = "emi_paper"  #: the source whose tables are rebuilt
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ def _yaml(name: str) -> Any:
 def methods() -> dict[str, MethodInfo]:
     """The fifteen rows, in the paper's order."""
     return {
-        name: MethodInfo(name, m["title"], m["role"], m.get("cite", ""), m.get("memory", True), order)
-        for order, (name, m) in enumerate(_yaml("methods.yaml").items())
+        name: MethodInfo(name, f.title, f.role, f.cite, f.uses_memory, f.place)
+        for name, f in built_in_facts().items()
+        if f.place is not None
     }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from emi_bench import reference
+from emi_bench.facts import Role
+from emi_bench.run import spec as run_spec
 
 Spread = Literal["std", "sem", "ci95"]
 SPREADS: dict[Spread, str] = {
@@ -47,7 +50,9 @@ class Setting:
     @property
     def slug(self) -> str:
         """For file names."""
-        extra = "".join(f"_{k}{v}" for k, v in odd_protocol(self.protocol).items())
+        odd = {k: str(v) for k, v in odd_protocol(self.protocol).items()}
+        short = {k: v if len(v) < 20 else hashlib.sha256(v.encode()).hexdigest()[:8] for k, v in odd.items()}
+        extra = "".join(f"_{k}{v}" for k, v in short.items())
         return f"{self.dataset}_t{self.n_tasks}_m{self.memory}{extra}".replace(".", "p")
 
 
@@ -65,7 +70,7 @@ class Row:
         return f"{title} [{self.variant}]" if self.variant else title
 
     @property
-    def role(self) -> reference.Role:
+    def role(self) -> Role:
         info = reference.methods().get(self.method)
         return info.role if info else "baseline"
 
@@ -90,9 +95,9 @@ class Row:
 
 def usual_protocol() -> dict[str, Any]:
     """The paper's, which is the default; it does not state the precision."""
+    default = run_spec.Protocol().model_dump(mode="json", exclude={"n_tasks"})
     stated: dict[str, Any] = reference.settings()["protocol"]
-    whole = {"image_size": None, "train_per_class": None, "test_per_class": None}
-    return stated | {"precision": "fp32", "reservoir": "batched", "class_order": "seed"} | whole
+    return default | stated
 
 
 def odd_protocol(protocol: Protocol) -> dict[str, Any]:

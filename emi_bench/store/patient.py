@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from emi_bench.store.defaults import PATIENCE
 from emi_bench.store.files import Files
 from emi_bench.store.store import Store
 
 MARKER = "_emi-bench.json"
-PATIENCE = 300.0
 T = TypeVar("T")
 
 
@@ -51,8 +51,13 @@ class PatientFiles(Files):
     def tail(self, path: str, n: int) -> bytes:
         return self._patiently(lambda: super(PatientFiles, self).tail(path, n))
 
-    def list(self, folder: str = "", *, recursive: bool = True) -> list[str]:
-        return self._patiently(lambda: super(PatientFiles, self).list(folder, recursive=recursive))
+    def list(self, folder: str = "", *, recursive: bool = True, hidden: bool = True) -> list[str]:
+        def whole() -> list[str]:
+            found = super(PatientFiles, self).list(folder, recursive=recursive, hidden=hidden)
+            self.see_root()  # else some of it may only mean that the root went away in between
+            return found
+
+        return self._patiently(whole)
 
     def write(self, path: str, content: bytes) -> None:
         self._patiently(lambda: super(PatientFiles, self).write(path, content))
@@ -69,10 +74,10 @@ class PatientFiles(Files):
         deadline, pause = time.monotonic() + self.patience, 0.1
         while True:
             try:
-                self._see_root()
+                self.see_root()
                 answer = act()
                 if not answer:  # "not there" may only mean that the root went away in between
-                    self._see_root()
+                    self.see_root()
                 return answer
             except OSError as e:
                 if isinstance(e, FileNotFoundError) and self._root_there():
@@ -85,7 +90,8 @@ class PatientFiles(Files):
     def _root_there(self) -> bool:
         return self.remote or os.access(self._marker, os.F_OK)
 
-    def _see_root(self) -> None:
+    def see_root(self) -> None:
+        """Raises while the root is gone."""
         if not self._root_there():
             raise StoreGone(f"the results are gone: no {MARKER} in {self.uri}")
 
@@ -96,4 +102,4 @@ class PatientStore(Store):
     files: PatientFiles
 
     def __init__(self, root: str | Path, patience: float = PATIENCE) -> None:
-        self.files = PatientFiles(root, patience)
+        super().__init__(root, PatientFiles(root, patience))

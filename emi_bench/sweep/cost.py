@@ -7,22 +7,20 @@ they are estimates and are said to be.
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from emi_bench.data import get_info
 from emi_bench.methods import get_method
-from emi_bench.spec import RunSpec
+from emi_bench.run.resolve import make_problem
+from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
-from emi_bench.store.schema import read_provenance
-from emi_bench.sweep.plan import Cell, shape_of
+from emi_bench.store.reading import parse
+from emi_bench.sweep.plan import Cell
 
 MACS = 54.6e6  # of one forward at 32 px, nf=20
 ACTIVATION_BYTES = 1.48e6  # kept for the backward of one image at 32 px, nf=20, fp32
@@ -40,48 +38,23 @@ class Load:
     kept: float
 
 
-def _classes(n: int, batch: float) -> float:
-    """Expected number of distinct classes in a batch."""
-    return float(n * (1 - (1 - 1 / n) ** batch))
-
-
-#: Forwards of one step by method: b stream, r replay, M memory, C classes.
-STEP: dict[str, Callable[[float, float, float, int], float]] = {
-    "finetune": lambda b, r, M, C: 3 * b,
-    "offline": lambda b, r, M, C: 3 * b,
-    "agem": lambda b, r, M, C: 3 * (b + r),
-    "er": lambda b, r, M, C: 3 * (b + r),
-    "mir": lambda b, r, M, C: 3 * (b + r) + 2 * min(5 * r, M),
-    "gss": lambda b, r, M, C: 3 * (b + r) + 3 * (min(100, M) + b),  # ten subsets of ten, and the batch
-    "aser": lambda b, r, M, C: 4.2 * 3 * (b + r),
-    "gdumb": lambda b, r, M, C: 0,
-    "dvc": lambda b, r, M, C: 6 * (b + r) + 4 * min(5 * r, M),
-    "scr": lambda b, r, M, C: 6 * (b + r),
-    "pcr": lambda b, r, M, C: 6 * (b + r),
-    "ssd": lambda b, r, M, C: 12 * (b + r),
-    "ocm": lambda b, r, M, C: 3 * (32 * (b + r) + r) + 17 * r,
-    "onpro": lambda b, r, M, C: 3 * (32 * (b + r) + 3 * r),
-    "emi": lambda b, r, M, C: 1.415 * (3 * (32 * (b + r) + r + 12 * _classes(C, b + r)) + 17 * r),
-}
-
-
 def load_of(spec: RunSpec) -> Load:
-    """The work of a run, counted. A method that is not in the table is taken for twice ER."""
-    info = spec.protocol.reduction.of(get_info(spec.source or spec.dataset))
-    b, r = spec.protocol.batch, spec.protocol.replay_batch
-    tasks = spec.n_tasks
-    tested = info.n_test * (tasks + 1) / 2
-    epochs = spec.config.get("epochs", 1)
-    if get_method(spec.method).joint:
-        size = spec.config["batch"]
+    """The work of a run, counted by what its method says of a step and of the end of a task."""
+    info = get_info(spec.source or spec.dataset)
+    problem, info = make_problem(info, spec.memory, spec.protocol), spec.protocol.reduction.of(info)
+    cls = get_method(spec.method)
+    config = cls.config_class(**spec.config)
+    seen = [n / info.n_classes for n in itertools.accumulate(problem.task_sizes)]  # shares of the classes
+    tested = info.n_test * sum(seen)
+    if cls.joint:
+        epochs, size = spec.config["epochs"], spec.config["batch"]
         return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)
-    steps = info.n_train / b
-    if spec.method == "gdumb":
-        passes = epochs * sum(min(spec.memory, info.n_train * (t + 1) / tasks) for t in range(tasks))
-        return Load(3 * passes + tested, passes / b, b)
-    count = STEP.get(spec.method, STEP["pcr"])
-    per_step = count(b, r, spec.memory, info.n_classes)
-    return Load(per_step * steps + tested, steps, per_step / 3)
+    step, steps = cls.forwards(config, problem), info.n_train / problem.batch
+    ends = sum(cls.end_forwards(config, problem, int(info.n_train * share)) for share in seen)
+    if not step:  # all the work is at the ends, in steps of the same batch
+        steps, step = ends / (3 * problem.batch), 3.0 * problem.batch
+        ends = 0.0
+    return Load(step * steps + ends + tested, steps, step / 3)
 
 
 def _scale(spec: RunSpec) -> tuple[float, float]:
@@ -123,7 +96,7 @@ class Costs:
         self._cache: dict[tuple[str, bool], Estimate] = {}
         wanted = {Store.path(c.spec).rpartition("/")[0] for c in cells}
         for spec, seconds, peak, gpu in _sample(store, wanted, store.results() if results is None else results):
-            self._known[_key(spec), gpu].append((seconds, peak))
+            self._known[spec.cell_id, gpu].append((seconds, peak))
             ratio = seconds / max(1e-3, model_seconds(spec, gpu))
             ratios[spec.method, gpu].append(ratio)
             ratios["", gpu].append(ratio)
@@ -131,22 +104,18 @@ class Costs:
 
     def of(self, cell: Cell, gpu: bool) -> Estimate:
         """What a cell costs on a card or on a CPU."""
-        key = cell.group, gpu
+        key = cell.cell_id, gpu
         if key not in self._cache:
             self._cache[key] = self._estimate(cell.spec, gpu)
         return self._cache[key]
 
     def _estimate(self, spec: RunSpec, gpu: bool) -> Estimate:
-        known = self._known.get((_key(spec), gpu))
+        known = self._known.get((spec.cell_id, gpu))
         if known:
             seconds = statistics.median(s for s, _ in known)
             return Estimate(seconds, True, max(peak for _, peak in known) if gpu else model_peak(spec))
         ratio = self._ratio.get((spec.method, gpu), self._ratio.get(("", gpu), 1.0))
         return Estimate(ratio * model_seconds(spec, gpu), False, model_peak(spec))
-
-
-def _key(spec: RunSpec) -> str:
-    return json.dumps(shape_of(spec), sort_keys=True)
 
 
 def _sample(store: Store, folders: set[str], results: dict[str, str]) -> Iterable[tuple[RunSpec, float, int, bool]]:
@@ -159,9 +128,9 @@ def _sample(store: Store, folders: set[str], results: dict[str, str]) -> Iterabl
             continue
         taken[group] += 1
         try:
-            table = pq.read_table(pa.BufferReader(store.files.read(path)))
-            first = table.slice(0, 1).to_pylist()[0]
-            spec = RunSpec.model_validate(read_provenance(table.schema.metadata)["spec"])
+            stored = parse(store.files.read(path) or b"")
+            first = stored.table.slice(0, 1).to_pylist()[0]
+            spec = RunSpec.model_validate(stored.told["spec"])
             model_seconds(spec, False)
         except Exception:  # a damaged or foreign file is the reader's business; here it only fails to inform
             continue

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from emi_bench.data import get_info
 from emi_bench.data.own import find_own, is_own
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method
 from emi_bench.registry import did_you_mean
-from emi_bench.spec import Protocol, RunSpec, check_keys, check_memory, check_tasks, resolve
+from emi_bench.run.resolve import check_memory, check_tasks, resolve
+from emi_bench.run.spec import Protocol, RunSpec, check_keys
 from emi_bench.store import Store
-from emi_bench.store.claims import Claim, Claims
-from emi_bench.sweep.source import YamlSource
-from emi_bench.sweep.spec import MethodEntry, Resources, Setting, Sweep, placed
+from emi_bench.store.leases import Claim
+from emi_bench.sweep.asked import Asked
+from emi_bench.sweep.check import read_sweep
+from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
-DEFAULTS = Resources(cpu=1, gpu="auto", device="auto")
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Cell:
 
     spec: RunSpec
     resources: Resources
-    group: str  #: the same for all seeds of a cell of a table
+    cell_id: str  #: `spec.cell_id`, hashed once for all seeds
 
     @property
     def run_id(self) -> str:
@@ -52,52 +51,43 @@ class Plan:
 
 def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[list[Cell], int]:
     """All cells, each once, in the order of the file; and how many were named more than once."""
-    cells: dict[str, Cell] = {}
-    n = 0
     for s in range(len(sweep.settings)):
         _check_protocol(sweep, source, s, root)
-        for m in range(len(sweep.methods)):
-            for cell in _cells(sweep, source, s, m, root):
-                cells.setdefault(cell.run_id, cell)
+    cells: dict[str, Cell] = {}
+    default: dict[tuple[int, int, int], RunSpec] = {}  #: by setting, method and memory
+    n = 0
+    for part in sweep.parts():
+        s, m = part.at
+        resolved = partial(
+            resolve,
+            part.method,
+            _absolute(part.dataset),
+            protocol=part.protocol,
+            features=sweep.features,
+            root=root,
+        )
+        for memory in _memories(sweep, source, part, root):
+            with placed(source, ["methods", m]):
+                if (s, m, memory) not in default:
+                    default[s, m, memory] = resolved(memory=memory)
+                template = resolved(memory=memory, config=part.constants, variant=part.variant)
+            if template.config == default[s, m, memory].config:
+                template = default[s, m, memory]  # one name for one run, whichever sweep names it
+            for seed in part.seeds:
+                # not model_copy: it would carry a cached run_id along
+                spec = RunSpec.model_construct(**(dict(template) | {"seed": seed}))
+                cells.setdefault(spec.run_id, Cell(spec, part.resources, template.cell_id))
                 n += 1
     return list(cells.values()), n - len(cells)
 
 
-def _cells(sweep: Sweep, source: YamlSource, s: int, m: int, root: Path | None) -> list[Cell]:
-    """Of one method entry in one setting: its variants by memory sizes by seeds."""
-    setting, entry = sweep.settings[s], sweep.methods[m]
-    resources = _resources(sweep, setting, entry)
-    resolved = partial(
-        resolve,
-        entry.name,
-        _absolute(setting.dataset),
-        protocol=sweep.protocol | setting.protocol,
-        features=sweep.features,
-        root=root,
-    )
-    cells = []
-    memories = _memories(sweep, source, s, m, root)
-    with placed(source, ["methods", m]):
-        default = {memory: resolved(memory=memory) for memory in memories}
-        for (variant, config), memory in itertools.product(entry.configs().items(), memories):
-            template = resolved(memory=memory, config=config, variant=variant)
-            if template.config == default[memory].config:
-                template = default[memory]  # one name for one run, whichever sweep names it
-            group = f"{template.label.rpartition(' seed ')[0]}|{s}"
-            for seed in sweep.seeds:
-                # not model_copy: it would carry a cached run_id along
-                spec = RunSpec.model_construct(**(dict(template) | {"seed": seed}))
-                cells.append(Cell(spec, resources, group))
-    return cells
-
-
-def _memories(sweep: Sweep, source: YamlSource, s: int, m: int, root: Path | None) -> list[int]:
-    """The memory sizes of a setting, as a method takes them: one for all where it has no memory."""
-    setting, cls = sweep.settings[s], get_method(sweep.methods[m].name)
-    info = get_info(setting.dataset, root)
+def _memories(sweep: Sweep, source: YamlSource, part: Part, root: Path | None) -> list[int]:
+    """The memory sizes of a part, as its method takes them: one for all where it has no memory."""
+    s, cls = part.at[0], get_method(part.method)
+    info = check_keys(Protocol, part.protocol, "protocol").reduction.of(get_info(part.dataset, root))
     listed = isinstance(source.content["settings"][s]["memory"], list)
     found = []
-    for i, memory in enumerate(setting.memory):
+    for i, memory in enumerate(sweep.settings[s].memory):
         with placed(source, ["settings", s, "memory", *([i] if listed else [])]):
             found.append(check_memory(cls, info, memory, "`memory: {}`"))
     return list(dict.fromkeys(found))
@@ -114,13 +104,10 @@ def _check_protocol(sweep: Sweep, source: YamlSource, s: int, root: Path | None)
     for key, value in protocol.items():
         with placed(source, where(key)):
             check_keys(Protocol, {key: value}, "protocol").reduction.check(get_info(setting.dataset, root))
-    with placed(source, where("n_tasks") if "n_tasks" in protocol else ["settings", s, "dataset"]):
-        n_tasks = check_keys(Protocol, protocol, "protocol").n_tasks
-        check_tasks(get_info(setting.dataset, root), n_tasks, "`protocol: {n_tasks: N}`")
-
-
-def _resources(sweep: Sweep, setting: Setting, entry: MethodEntry) -> Resources:
-    return entry.resources.over(setting.resources.over(sweep.resources.over(DEFAULTS)))
+    told = next((key for key in ("tasks", "n_tasks") if key in protocol), None)
+    with placed(source, where(told) if told else ["settings", s, "dataset"]):
+        split = check_keys(Protocol, protocol, "protocol")
+        check_tasks(get_info(setting.dataset, root), split, "`protocol: {n_tasks: N}`")
 
 
 def _absolute(dataset: str) -> str:
@@ -155,11 +142,17 @@ def parse_seeds(text: str) -> set[int]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         try:
-            seeds |= set(range(int(first), int(last) + 1)) if dash else {int(first)}
+            low, high = int(first), int(last if dash else first)
         except ValueError:
             raise UserError(
                 f"--seeds {text}: '{part}' is not a seed", hint="write --seeds 0-2 or --seeds 0,3"
             ) from None
+        if high - low >= MOST_SEEDS:
+            raise UserError(
+                f"--seeds {text}: '{part}' is {high - low + 1} seeds, and a sweep has at most {MOST_SEEDS}",
+                hint="write --seeds 0-2 or --seeds 0,3",
+            )
+        seeds |= set(range(low, high + 1))
     return seeds
 
 
@@ -185,7 +178,7 @@ def make_plan(cells: list[Cell], store: Store, *, repeated: int = 0, owner: str 
     """Sort cells by what the store says of them. `owner` is who asks: its own claims hold nothing back."""
     results = store.results()
     featured = store.featured() if any(c.spec.features for c in cells) else set()
-    claims = Claims(store.files).live(owner)
+    claims = store.claims.live(owner)
     plan = Plan(cells, repeated, results)
     for cell in cells:
         if cell.run_id in results and (not cell.spec.features or cell.run_id in featured):
@@ -202,8 +195,10 @@ def count(cells: Iterable[Cell]) -> Counter[tuple[str, str]]:
     return Counter((c.spec.method, c.spec.dataset) for c in cells)
 
 
-def shape_of(spec: RunSpec) -> dict[str, Any]:
-    """A run without its seed: what its cost depends on."""
-    identity = spec.identity()
-    del identity["seed"]
-    return identity
+def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
+    """The sweep of a file and its plan."""
+    sweep, source = read_sweep(asked.file, asked.data_root)
+    cells, repeated = expand(sweep, source, asked.data_root)
+    seeds = parse_seeds(asked.seeds) if asked.seeds is not None else None
+    cells = select(cells, parse_only(asked.only), seeds, asked.limit)
+    return sweep, make_plan(cells, store, repeated=repeated)

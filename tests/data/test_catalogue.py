@@ -16,7 +16,7 @@ from emi_bench.data.arrays import mean_and_std
 from emi_bench.data.info import DIGITS
 from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
-from emi_bench.spec import resolve
+from emi_bench.run.resolve import resolve
 from tests.data.fakes import write_npz
 from tests.synthetic import Entry
 
@@ -103,7 +103,9 @@ def test_plugin_file_adds_a_data_set(tmp_path: Path) -> None:
     load_plugin(file)
     assert "stripes" in data.dataset_names()
     assert data.get_info("stripes").n_tasks == 2
-    assert len(data.load("stripes").y_train) == 4
+    found = data.load("stripes")
+    assert (found.info.mean, found.info.n_train, len(found.y_train)) == ((0.5, 0.5, 0.5), 4, 4)
+    assert found.info.fingerprint == found.fingerprint
     assert data.verify("stripes").ok
     assert next(row for row in data.describe() if row["name"] == "stripes")["found"] == "plugin"
     assert data.download("stripes", tmp_path) == "plugin"

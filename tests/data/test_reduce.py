@@ -12,12 +12,12 @@ from emi_bench.data import DataSet, Reduction, checked, get_info, load
 from emi_bench.data.arrays import content_sha256
 from emi_bench.data.reduce import averaged
 from emi_bench.errors import UserError
-from emi_bench.run import run
-from emi_bench.spec import resolve
+from emi_bench.run.loop import run
+from emi_bench.run.resolve import resolve
 from emi_bench.store import Store, load_runs
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cost import load_of
 from emi_bench.sweep.plan import expand
-from emi_bench.sweep.spec import read_sweep
 from tests.sweep.sweeping import call, sweep_file
 from tests.synthetic import FAST, spec
 
@@ -42,14 +42,14 @@ def test_the_first_images_of_each_class_stay_in_the_published_order() -> None:
     assert part.x_train[:, 0, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
     assert part.y_train.tolist() == [2, 0, 1, 0, 2, 1]
     assert part.x_test[:, 0, 0, 0].tolist() == [0, 1, 2]
-    assert part.train_sha256 == content_sha256(x[:6], y[:6], 3)
+    assert part.info.train_sha256 == content_sha256(x[:6], y[:6], 3)
 
 
 def test_what_is_kept_is_a_part_of_the_real_one_with_a_fingerprint_of_its_own() -> None:
     whole, part = load("digits"), load("digits", reduction=Reduction(**PART))
     assert (tuple(part.x_train.shape), len(part.y_test), part.n_classes) == ((500, 3, 4, 4), 200, 10)
-    assert part.train_sha256 != whole.train_sha256
-    assert part.train_sha256 == content_sha256(part.x_train.permute(0, 2, 3, 1).numpy(), part.y_train.numpy(), 10)
+    assert part.info.train_sha256 != whole.info.train_sha256
+    assert part.info.train_sha256 == content_sha256(part.x_train.permute(0, 2, 3, 1).numpy(), part.y_train.numpy(), 10)
     assert load("digits", reduction=Reduction()).fingerprint == whole.fingerprint
 
 

@@ -154,5 +154,5 @@ def test_changed_folder_is_decoded_anew(tmp_path: Path) -> None:
     image.write_bytes(image_bytes(77, (64, 64), "RGB", "JPEG"))
     os.utime(image, ns=(time + 10**9, time + 10**9))
     after = data.load(f"tiny:{folder}", tmp_path)
-    assert before.train_sha256 == after.train_sha256
-    assert before.test_sha256 != after.test_sha256
+    assert before.info.train_sha256 == after.info.train_sha256
+    assert before.info.test_sha256 != after.info.test_sha256

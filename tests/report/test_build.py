@@ -12,9 +12,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from emi_bench.cli.report import register, table_text
 from emi_bench.errors import UserError
 from emi_bench.report.build import ReportOptions, build, build_from
-from emi_bench.report.commands import register, table_text
 from emi_bench.report.planned import read_planned
 from emi_bench.report.written import MANIFEST
 from tests.report.synthetic import digits_runs

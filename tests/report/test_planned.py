@@ -18,9 +18,9 @@ from emi_bench.report.grid import Grid
 from emi_bench.report.planned import read_planned
 from emi_bench.report.runs import COSMETIC, Run, named_variant, to_run
 from emi_bench.report.tables import all_tables
-from emi_bench.spec import RunSpec
+from emi_bench.run.spec import RunSpec
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import expand
-from emi_bench.sweep.spec import read_sweep
 from tests.report.synthetic import Cell, grid_cells, run_row, synthetic_runs
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"

@@ -6,8 +6,8 @@ import sys
 
 import typer
 
+from emi_bench.cli.sweep import register
 from emi_bench.errors import UserError
-from emi_bench.sweep.commands import register
 
 app = typer.Typer(pretty_exceptions_enable=False)
 register(app)

@@ -1,0 +1,175 @@
+"""The command `emi-bench`: one short function a command."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from emi_bench import __version__
+from emi_bench.cli import check as check_command
+from emi_bench.cli import report as report_commands
+from emi_bench.cli import store as store_commands
+from emi_bench.cli import sweep as sweep_commands
+from emi_bench.cli.data import data_app
+from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.errors import UserError
+
+app = typer.Typer(
+    name="emi-bench",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Reproduce, extend and trust the results of online class-incremental learning.",
+)
+app.add_typer(data_app, name="data")
+console = Console()
+
+Download = Annotated[bool, typer.Option("--download", help="Fetch the data set if it is missing.")]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"emi-bench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Reproduce, extend and trust the results of online class-incremental learning."""
+
+
+@app.command()
+def run(
+    method: Annotated[str, typer.Option(help="See `emi-bench methods`.")],
+    dataset: Annotated[str, typer.Option(help="See `emi-bench datasets`; or npz:PATH, folder:PATH.")],
+    memory: Annotated[int, typer.Option(help="Images the memory may hold.")] = 0,
+    seed: Annotated[int, typer.Option(help="Class order, stream, weights and choices derive from it.")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A constant of the method or `protocol.KEY`.")
+    ] = None,
+    results: Results = "results",
+    data_root: DataRoot = None,
+    download: Download = False,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or cuda:N. Default: the GPU, where there is one.")
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=1, help="CPU threads; results are bit-identical for the same number.")
+    ] = 1,
+    features: Annotated[bool, typer.Option("--features", help="Also export features after the last task.")] = False,
+    plugin: Plugin = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the path of the result and nothing else.")
+    ] = False,
+) -> None:
+    """Run one method on one data set and store its accuracy matrix.
+
+    Interrupted? The same command goes on from the last finished task. Finished? It says so and does nothing.
+
+    [bold]Example[/bold]  emi-bench run --method er --dataset cifar10 --memory 1000 --seed 0
+    """
+    from emi_bench.cli.single import run_single
+
+    load_plugins(plugin)
+    run_single(
+        console,
+        method=method,
+        dataset=dataset,
+        memory=memory,
+        seed=seed,
+        settings=set_ or [],
+        results=results,
+        data_root=data_root,
+        download=download,
+        device=device,
+        threads=threads,
+        features=features,
+        quiet=quiet,
+    )
+
+
+@app.command()
+def methods(
+    as_json: Annotated[bool, typer.Option("--json", help="A list of objects, with every constant.")] = False,
+    plugin: Plugin = None,
+) -> None:
+    """The methods, what they are and their constants."""
+    from emi_bench.cli.listing import describe_methods
+
+    load_plugins(plugin)
+    rows = describe_methods()
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    show(rows, ["name", "title", "memory", "optimizer", "about"], "Methods")
+
+
+@app.command()
+def datasets(
+    data_root: DataRoot = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A list of objects.")] = False,
+    plugin: Plugin = None,
+) -> None:
+    """The data sets, and which of them lie under the data root."""
+    from emi_bench.data import describe
+
+    load_plugins(plugin)
+    rows = describe(data_root)
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    show(rows, ["name", "classes", "tasks", "image_size", "train", "test", "found"], "Data sets")
+
+
+@app.command()
+def doctor(results: Results = "results", data_root: DataRoot = None) -> None:
+    """What this machine has, what is missing, and whether a run would work."""
+    from emi_bench.cli.doctor import examine
+
+    findings, healthy = examine(results, data_root)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in findings:
+        table.add_row(f"[bold]{name}[/bold]", value)
+    console.print(table)
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if row[c] is None else str(row[c]) for c in columns))
+    console.print(table)
+
+
+check_command.register(app)
+sweep_commands.register(app)
+store_commands.register(app)
+report_commands.register(app)
+
+
+def main() -> None:
+    """Entry point: errors meant for the user are printed without a traceback."""
+    warnings.formatwarning = lambda message, *args, **kwargs: f"warning: {message}\n"
+    try:
+        app()
+    except UserError as e:
+        print(f"emi-bench: {e.message}", file=sys.stderr)
+        if e.hint:
+            print(f"  {e.hint}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

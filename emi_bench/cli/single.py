@@ -1,0 +1,194 @@
+"""One run at the terminal: parsing of `--set`, a progress bar, and what to say when it ends."""
+
+from __future__ import annotations
+
+import shlex
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from emi_bench import metrics
+from emi_bench.data import load
+from emi_bench.errors import UserError
+from emi_bench.methods import get_method
+from emi_bench.run.execute import Executed, choose_device, execute
+from emi_bench.run.loop import Progress as Where
+from emi_bench.run.measure import NonFiniteLoss
+from emi_bench.run.resolve import resolve
+from emi_bench.run.result import RunResult
+from emi_bench.run.spec import Protocol, RunSpec
+from emi_bench.store import Store
+from emi_bench.store.checkpoints import finished_phases
+from emi_bench.store.leases import ClaimLost, Lease
+from emi_bench.terminal import say
+
+
+def parse_settings(method: str, settings: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`--set` words as (config, protocol). Values are YAML; a plain key that only the protocol has goes there.
+
+    >>> parse_settings("er", ["lr=0.05", "protocol.width=8", "replay_batch=16"])
+    ({'lr': 0.05}, {'width': 8, 'replay_batch': 16})
+    """
+    config: dict[str, Any] = {}
+    protocol: dict[str, Any] = {}
+    own = get_method(method).config_class.model_fields
+    for word in settings:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise UserError(f"--set {word} has no value", hint="write it as --set key=value")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as e:
+            raise UserError(
+                f"--set {word}: '{text}' is not a value", hint="numbers, true, words and [lists] are"
+            ) from e
+        if key.startswith("protocol."):
+            protocol[key.removeprefix("protocol.")] = value
+        elif key not in own and key in Protocol.model_fields:
+            protocol[key] = value
+        else:
+            config[key] = value
+    return config, protocol
+
+
+def run_single(
+    console: Console,
+    *,
+    method: str,
+    dataset: str,
+    memory: int,
+    seed: int,
+    settings: list[str],
+    results: str,
+    data_root: Path | None,
+    download: bool,
+    device: str | None,
+    threads: int,
+    features: bool,
+    quiet: bool,
+) -> None:
+    """`emi-bench run`."""
+    config, protocol = parse_settings(method, settings)
+    spec = resolve(
+        method, dataset, memory=memory, seed=seed, config=config, protocol=protocol, features=features, root=data_root
+    )
+    where = choose_device(device)
+    store = Store(results)
+    if not quiet:
+        console.print(f"{spec.label} on {where}, run {spec.run_id[:12]}", highlight=False)
+    bar = Bar(console, quiet)
+    try:
+        with bar.shown(), held(store, spec) as step:
+            done = execute(
+                spec,
+                store,
+                lambda: load(dataset, data_root, download=download, reduction=spec.protocol.reduction),
+                device=where,
+                threads=threads,
+                on_progress=bar.update,
+                on_start=bar.start,
+                on_step=step,
+            )
+    except NonFiniteLoss as e:
+        hint = "No result was written. A lower learning rate often helps: --set lr=0.01, for example."
+        raise UserError(f"{spec.label} failed: {e}", hint=hint) from e
+    except ClaimLost as e:
+        hint = "It was silent too long; finished tasks are kept, and the other goes on from there."
+        raise UserError(str(e), hint=hint) from e
+    except KeyboardInterrupt:
+        last = finished_phases(store, spec.run_id)  # the bar may not have heard of it yet
+        kept = f"tasks 1-{last} are kept" if last else "no task was finished, so nothing is kept"
+        again = spec.command(results=results, data_root=data_root, device=device, threads=threads)
+        say(console, f"\ninterrupted: {kept}. The same command goes on from there:\n  {again}")
+        raise typer.Exit(130) from None
+    tell(console, spec, done, quiet)
+
+
+@contextmanager
+def held(store: Store, spec: RunSpec) -> Iterator[Callable[[], None]]:
+    """Inside, no sweep on this store starts the run, as long as what is yielded is called now and then; one that is at
+    work on it already is left to finish it."""
+    if store.done(spec):
+        yield lambda: None
+        return
+    store.files.check_writable()
+    with Lease(store.files, spec.run_id, owner=uuid.uuid4().hex, label=spec.label) as lease:
+        if not lease.held:
+            status = shlex.join(["emi-bench", "status", "--results", store.files.uri])
+            hint = f"`{status}` shows where it stands; wait for it, or choose another place with --results."
+            raise UserError(f"{spec.label} is being run on {store.files.uri} at this moment", hint=hint)
+        yield lease.step
+
+
+class Bar:
+    """A bar a task, with the accuracy so far and the time that remains."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self.console = console
+        self.quiet = quiet
+        self.phase = 0
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.completed:>5.0f}/{task.total:.0f} steps"),
+            TextColumn("{task.fields[accuracy]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=False,
+            disable=quiet,
+        )
+        self.bar = self.progress.add_task("", total=1, accuracy="", visible=False)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        with self.progress:
+            yield
+
+    def start(self, begun: int) -> None:
+        self.phase = begun
+        if begun and not self.quiet:
+            self.console.print(f"going on after {begun} finished tasks", highlight=False)
+
+    def update(self, at: Where) -> None:
+        accuracy = "" if at.accuracy is None else f"accuracy {100 * at.accuracy:.1f} %"
+        if at.phase > self.phase and not self.quiet and not self.console.is_terminal:
+            self.console.print(f"task {at.phase}/{at.n_phases} done  {accuracy}", highlight=False)
+        if at.phase != self.phase:
+            self.phase = at.phase
+            if at.phase < at.n_phases:
+                self.progress.reset(self.bar)
+        if at.phase < at.n_phases:
+            text = f"task {at.phase + 1}/{at.n_phases}"
+            self.progress.update(
+                self.bar, description=text, completed=at.step, total=at.n_steps, accuracy=accuracy, visible=True
+            )
+
+
+def tell(console: Console, spec: RunSpec, done: Executed, quiet: bool) -> None:
+    """The end of a run, for people, or just the path."""
+    if quiet:
+        typer.echo(done.path)
+        return
+    if done.result is None:
+        console.print(f"already done: {done.path}", highlight=False, soft_wrap=True)
+        return
+    summary(console, done.result)
+    console.print(f"wrote {done.path}", highlight=False, soft_wrap=True)
+
+
+def summary(console: Console, result: RunResult) -> None:
+    values = metrics.all_metrics(result.matrix)
+    told = [f"average accuracy {100 * values['average_accuracy']:.2f} %"]
+    if values["forgetting"] == values["forgetting"]:
+        told.append(f"forgetting {100 * values['forgetting']:.2f} %")
+    told += [f"{result.ms_per_batch:.1f} ms a batch", f"{result.wall_seconds:.0f} s"]
+    console.print(", ".join(told), highlight=False)

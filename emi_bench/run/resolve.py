@@ -1,0 +1,163 @@
+"""What a user asked for -> RunSpec: names, values and what follows from them, checked before any work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from emi_bench.data import DataInfo, get_info
+from emi_bench.data.catalogue import BUILT_IN
+from emi_bench.data.tasks import checked_groups
+from emi_bench.errors import UserError
+from emi_bench.facts import facts_of
+from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
+from emi_bench.problem import Problem
+from emi_bench.run.spec import MODERN, Protocol, RunSpec, check_keys
+
+
+def make_problem(info: DataInfo, memory: int, protocol: Protocol) -> Problem:
+    """The experiment's shape, as a method is told it."""
+    assert protocol.n_tasks is not None
+    info = protocol.reduction.of(info)
+    return Problem(
+        dataset=info.name,
+        n_classes=info.n_classes,
+        n_tasks=protocol.n_tasks,
+        task_sizes=tuple(map(len, protocol.groups or ())),
+        image_size=info.image_size,
+        memory=memory,
+        batch=protocol.batch,
+        replay_batch=protocol.replay_batch,
+        width=protocol.width,
+        reservoir=protocol.reservoir,
+        mean=info.mean,
+        std=info.std,
+    )
+
+
+def resolve(
+    method: str,
+    dataset: str,
+    *,
+    memory: int = 0,
+    seed: int = 0,
+    config: Mapping[str, Any] | None = None,
+    protocol: Mapping[str, Any] | None = None,
+    variant: str = "",
+    features: bool = False,
+    root: Path | None = None,
+) -> RunSpec:
+    """Check what a user asked for and fill in everything that follows from it."""
+    cls = get_method(method)
+    info = get_info(dataset, root)
+    settings = check_keys(Protocol, protocol or {}, "protocol")
+    if settings.preset == "modern":
+        settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
+        config = cls.config_class.modern(config or {}) | dict(config or {})
+    settings.reduction.check(info)
+    settings = settings.model_copy(update=check_tasks(info, settings) | _whole(info, settings))
+    memory = check_memory(cls, settings.reduction.of(info), memory)
+    if seed < 0:
+        raise UserError(f"seed {seed} is negative", hint="seeds are 0, 1, 2 ...")
+    problem = make_problem(info, memory, settings)
+    resolved = check_keys(cls.config_class, config or {}, f"config of {method}").resolve(problem)
+    constants, usual = resolved.model_dump(mode="json"), cls.config_class().resolve(problem).model_dump(mode="json")
+    plugin = plugin_file(cls)
+    return RunSpec(
+        method=method,
+        method_version=cls.version,
+        config=constants,
+        dataset=info.name,
+        data_fingerprint=None if dataset in BUILT_IN else info.fingerprint,
+        memory=memory,
+        seed=seed,
+        protocol=settings,
+        code_sha256=hashlib.sha256(Path(plugin).read_bytes()).hexdigest() if plugin else None,
+        variant=variant,
+        features=features,
+        source=_source(dataset) if info.own else "",
+        changed=_changed(settings, info, constants, usual, cls.config_class.cosmetic),
+        left_out=_left_out(cls.config_class, constants, usual),
+        facts=facts_of(cls),
+        plugin=plugin or "",
+    )
+
+
+def _changed(
+    protocol: Protocol, info: DataInfo, constants: dict[str, Any], usual: dict[str, Any], cosmetic: frozenset[str]
+) -> dict[str, Any]:
+    default = Protocol(n_tasks=info.n_tasks).model_dump(mode="json")
+    if protocol.tasks is not None:
+        default["n_tasks"] = protocol.n_tasks  # it follows
+    stated = protocol.model_dump(mode="json")
+    found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k]}
+    return found | {k: v for k, v in constants.items() if v != usual[k] and k not in cosmetic}
+
+
+def _left_out(model: type[MethodConfig], constants: dict[str, Any], usual: dict[str, Any]) -> frozenset[str]:
+    added = frozenset().union(*(vars(c).get("added", ()) for c in model.__mro__))  # each class names its own
+    return model.cosmetic | {k for k in added if constants[k] == usual[k]}
+
+
+def _whole(info: DataInfo, protocol: Protocol) -> dict[str, None]:
+    """The fields that ask for all there is, as if they had not been given: one run has one id."""
+    asked = {
+        "image_size": protocol.image_size == info.image_size,
+        "train_per_class": protocol.train_per_class == info.n_train / info.n_classes and info.name in BUILT_IN,
+        "test_per_class": protocol.test_per_class == info.n_test / info.n_classes and info.name in BUILT_IN,
+    }
+    return {key: None for key, whole in asked.items() if whole}
+
+
+def _source(dataset: str) -> str:
+    """A user's own data by its absolute path: a run may start in another folder."""
+    kind, _, path = dataset.partition(":")
+    return f"{kind}:{Path(path).expanduser().absolute()}"
+
+
+def check_tasks(info: DataInfo, protocol: Protocol, words: str = "--set protocol.n_tasks=N") -> dict[str, Any]:
+    """`n_tasks`, and `tasks` in its one form where they are spelled out; `words` is how the user says a number."""
+    if protocol.groups is not None:
+        return {"n_tasks": len(protocol.groups), "tasks": _check_groups(info, protocol)}
+    n = protocol.n_tasks or info.n_tasks
+    divisors = [t for t in range(1, info.n_classes + 1) if info.n_classes % t == 0]
+    hint = f"{info.n_classes} classes can be split into {', '.join(map(str, divisors))} tasks: {words}"
+    if n is None:
+        raise UserError(f"{info.name} does not say into how many tasks it is split", hint=hint)
+    if n not in divisors:
+        raise UserError(f"{info.n_classes} classes of {info.name} do not split into {n} equal tasks", hint=hint)
+    return {"n_tasks": n}
+
+
+def _check_groups(info: DataInfo, protocol: Protocol) -> str:
+    assert protocol.groups is not None
+    if protocol.n_tasks not in (None, len(protocol.groups)):
+        raise UserError(
+            f"n_tasks is {protocol.n_tasks}, but tasks has {len(protocol.groups)}", hint="leave n_tasks away"
+        )
+    if protocol.class_order != "seed":
+        hint = "leave class_order away: these tasks come in their own order, for every seed"
+        raise UserError("tasks and class_order both say in which order classes come", hint=hint)
+    return json.dumps(checked_groups(info, protocol.groups), ensure_ascii=False)
+
+
+def check_memory(cls: type[Method], info: DataInfo, memory: int, words: str = "--memory {}") -> int:
+    """The size of the memory, 0 for a method without one; `words` is how the user says it."""
+    if memory < 0:
+        raise UserError(f"memory {memory} is negative", hint=f"{words.format('N')} is the number of images to keep")
+    if not cls.uses_memory:
+        return 0
+    if memory == 0:
+        raise UserError(
+            f"{cls.name} needs a memory", hint=f"give it one: {words.format(20 * info.n_classes)}, for example"
+        )
+    if memory < info.n_classes:
+        raise UserError(
+            f"memory {memory} is smaller than the {info.n_classes} classes of {info.name}",
+            hint="a class without a single stored image cannot be replayed: "
+            f"use {words.format(info.n_classes)} or more",
+        )
+    return memory

@@ -1,0 +1,100 @@
+"""One cell, from claim to result or to a recorded failure. Knows no Ray."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from emi_bench.data.dataset import DataSet
+from emi_bench.errors import UserError
+from emi_bench.methods import get_method
+from emi_bench.run.execute import execute
+from emi_bench.run.loop import Progress
+from emi_bench.run.spec import RunSpec
+from emi_bench.store.defaults import TTL
+from emi_bench.store.failures import Failures, one_line
+from emi_bench.store.leases import ClaimLost, Lease
+from emi_bench.store.patient import PatientFiles, PatientStore
+from emi_bench.sweep.outcome import Outcome
+from emi_bench.sweep.resources import Request
+
+
+def run_cell(
+    spec: RunSpec,
+    store: PatientStore,
+    load: Callable[[], DataSet],
+    *,
+    owner: str,
+    request: Request = Request(),
+    sweep: str = "",
+    ttl: float = TTL,
+    data_root: Path | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Outcome:
+    """Bring one run into the store, unless it is there or another holds it. Never raises for the run's own errors."""
+    began = time.perf_counter()
+
+    def record(error: Exception) -> Outcome:
+        again = spec.command(
+            results=store.files.uri, data_root=data_root, device=request.where, threads=request.threads
+        )
+        return _record(spec, store, error, sweep, again, began)
+
+    try:
+        with Lease(store.files, spec.run_id, owner=owner, label=spec.label, sweep=sweep, ttl=ttl) as lease:
+            if not lease.held:
+                return Outcome("held")
+
+            def tell(at: Progress) -> None:
+                lease.tell(at.phase, at.n_phases, at.accuracy)
+                on_progress(at)
+
+            _same_code(spec)
+            # Asked again under the claim: who held it before may have finished.
+            done = execute(
+                spec,
+                store,
+                load,
+                device=request.where,
+                threads=request.threads,
+                on_progress=tell,
+                on_step=lease.step,
+            )
+            Failures(store.files).forget(spec.run_id)
+    except ClaimLost:
+        return Outcome("held", time.perf_counter() - began)
+    except torch.OutOfMemoryError as e:
+        if request.shared:  # with a card to itself it is the run's own failure
+            return Outcome("out_of_memory", time.perf_counter() - began, error=one_line(e))
+        return record(e)
+    except Exception as e:  # anything a method may do must not stop the others
+        return record(e)
+    seconds = time.perf_counter() - began
+    if done.result is None:
+        return Outcome("present", seconds)
+    return Outcome("done", seconds, float(np.nanmean(done.result.matrix[-1])), resumed_from=done.resumed_from)
+
+
+def _same_code(spec: RunSpec) -> None:
+    here = get_method(spec.method).version
+    if here != spec.method_version:
+        raise UserError(
+            f"this machine has version {here} of {spec.method}, the sweep was planned with {spec.method_version}",
+            hint="install the same emi-bench on all machines of the cluster",
+        )
+
+
+def _record(spec: RunSpec, store: PatientStore, error: Exception, sweep: str, again: str, began: float) -> Outcome:
+    """The store may be what failed; then the driver's message is all there is."""
+    told = one_line(error)
+    try:
+        files = PatientFiles(store.files.uri, patience=min(5.0, store.files.patience))
+        Failures(files).record(spec, error, traceback.format_exc(), sweep, again)
+    except Exception as e:
+        told += f" (not recorded: {one_line(e)})"
+    return Outcome("failed", time.perf_counter() - began, error=told, command=again)

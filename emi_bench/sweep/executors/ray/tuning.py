@@ -1,0 +1,171 @@
+"""One pass of Ray Tune over some cells. Imported only where Ray is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from ray.exceptions import RayTaskError
+from ray.tune.search import Searcher
+
+from emi_bench.store.processes import tag
+from emi_bench.sweep.executors.protocol import Watch
+from emi_bench.sweep.executors.ray import loggers
+from emi_bench.sweep.executors.ray.trial import CellTrial, WorkerSpent, run_id_of
+from emi_bench.sweep.job import Job
+from emi_bench.sweep.outcome import Outcome
+from emi_bench.sweep.plan import Cell
+from emi_bench.sweep.resources import Cluster, slots
+
+WORKER_LOSSES = 3  # of one run, before it is given up
+IDLE = 0.15  # seconds of sleep a turn of Tune's loop when nothing happens: it would poll ten times a second
+STALLED = 120.0  # seconds without a running cell
+LOST = "its worker was lost {n}: killed, out of memory, or with its node"
+
+
+def fit(job: Job, cells: Sequence[Cell], watch: Watch, cluster: Cluster, *, reuse: bool) -> None:
+    """Run cells as Tune trials; every end is told to `watch`."""
+    asked = job.asked
+    kinds = list(dict.fromkeys(job.requests[c.run_id] for c in cells))
+    number = {kind: i for i, kind in enumerate(kinds)}
+    bundles = [kind.bundle() for kind in kinds]
+
+    def bundle(config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        # Shipped to workers with the trial's class: the kind of request is in the key, so that this stays small.
+        return tune.PlacementGroupFactory([bundles[int(config["cell"].partition(":")[2])]])
+
+    pending = 200 if asked.autoscaling else max(8, 2 * slots(job.requests, cluster, asked.max_concurrent))
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending)
+    callbacks: list[tune.Callback] = [Watcher(watch, cells)]
+    callbacks += [loggers.make(asked.log, job.sweep, job.results)] if asked.log else []
+    with _tune_folder(loggers.folder(asked.log, job.results) if asked.log == "tensorboard" else None) as folder:
+        tuner = tune.Tuner(
+            tune.with_resources(tune.with_parameters(CellTrial, job=job), bundle),
+            tune_config=tune.TuneConfig(
+                search_alg=InTurn(_config(c, number[job.requests[c.run_id]]) for c in cells),
+                num_samples=len(cells),
+                max_concurrent_trials=asked.max_concurrent,
+                reuse_actors=reuse,
+                trial_name_creator=lambda trial: str(trial.config["run"]),
+                trial_dirname_creator=folder_of,
+            ),
+            run_config=tune.RunConfig(
+                name=f"{job.sweep}-{time.time_ns()}",
+                storage_path=folder,
+                verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # runs keep their own, in the store
+                failure_config=tune.FailureConfig(max_failures=WORKER_LOSSES),
+                callbacks=callbacks,
+            ),
+        )
+        tuner.fit()
+
+
+@contextlib.contextmanager
+def _tune_folder(keep: str | None) -> Iterator[str]:
+    """Where Tune keeps what nobody reads, unless loggers write there."""
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix=f"emi-tune-{tag()}-", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+def _config(cell: Cell, kind: int) -> dict[str, Any]:
+    """Of a trial: what its worker looks up, and what a logger shows."""
+    spec = cell.spec
+    shown = {name: getattr(spec, name) for name in ("method", "variant", "dataset", "memory", "seed")}
+    return {"cell": f"{cell.run_id}:{kind}", "run": spec.label} | shown
+
+
+def folder_of(trial: Any) -> str:
+    """A trial's folder, by which tensorboard names its curve: `er-digits-M=50-seed-0-6d00f9acdab4`."""
+    return re.sub(r"[^\w.+=-]+", "-", f"{trial.config['run']}-{run_id_of(trial.config)[:12]}")
+
+
+class InTurn(Searcher):
+    """One trial for each config, made when Tune wants one. Its own grid search makes all of them before the first
+    starts, each with a copy of the whole grid: two seconds for 2,000 cells, and four times that for twice as many."""
+
+    def __init__(self, configs: Iterable[dict[str, Any]]) -> None:
+        super().__init__()
+        self._configs = iter(list(configs))
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        return next(self._configs)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Nothing is learned from a trial."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nor kept: the store knows what is done."""
+
+
+class Watcher(tune.Callback):
+    """Tune's events, passed on; also the place where signals take effect and where the loop is slowed down."""
+
+    def __init__(self, watch: Watch, cells: Sequence[Cell]) -> None:
+        self.watch = watch
+        self.cells = {c.run_id: c for c in cells}
+        self.busy = time.monotonic()
+        self.stalled = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune saves its callbacks, for a restore that never happens
+
+    def _cell(self, trial: Any) -> Cell:
+        return self.cells[run_id_of(trial.config)]
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.busy = time.monotonic()
+        cell = self._cell(trial)
+        if self.watch.running(cell):
+            self.watch.note(f"{cell.spec.label}: its worker was lost, it goes on in another")
+        self.watch.started(cell)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        self.busy = time.monotonic()
+        cell = self._cell(trial)
+        if "state" in result:
+            self.watch.ended(cell, Outcome(**{k: result[k] for k in Outcome.__dataclass_fields__}))
+        else:
+            self.watch.progressed(cell, result["phase"], result["n_phases"], result["accuracy"])
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        error = error_of(trial)
+        why = str(error or "").strip().splitlines()
+        if any(WorkerSpent.__name__ in line for line in why):
+            return  # no fault of this run: the next pass takes it
+        n = trial.num_failures
+        told = LOST.format(n=f"{n} times" if n > 1 else "once")
+        if why:  # of a traceback the end tells, of a dead process the beginning
+            told += f" ({why[-1 if isinstance(error, RayTaskError) else 0][:200]})"
+        self.watch.ended(self._cell(trial), Outcome("lost", error=told))
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.watch.tick()
+        quiet = time.monotonic() - self.busy
+        if quiet > STALLED and not self.watch.running() and not self.stalled:
+            self.stalled = True
+            self.watch.note("no node of the cluster can serve what is left; waiting for one (Ctrl-C leaves)")
+        if quiet > 1 and (self.watch.running() or self.stalled):
+            time.sleep(IDLE)
+
+
+def error_of(trial: Any) -> BaseException | None:
+    """Why a trial failed. Tune's own accessor looks in the storage, where the error comes to lie only later."""
+    try:
+        error: BaseException = pickle.loads(Path(trial.pickled_error_file).read_bytes())
+    except Exception:  # there is none, or it is of a class that is not here: the loss is told without it
+        return None
+    return error

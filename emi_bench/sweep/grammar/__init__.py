@@ -1,0 +1,17 @@
+"""The grammar of sweep files. A leaf: it knows neither methods nor data, and needs neither torch nor Ray."""
+
+from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Part, Resources, Sweep
+from emi_bench.sweep.grammar.reading import named_runs, placed, read_grammar
+from emi_bench.sweep.grammar.source import YamlSource
+
+__all__ = [
+    "MOST_SEEDS",
+    "NamedRun",
+    "Part",
+    "Resources",
+    "Sweep",
+    "YamlSource",
+    "named_runs",
+    "placed",
+    "read_grammar",
+]

@@ -1,0 +1,196 @@
+"""What a sweep file may say, as far as that can be told without methods and data."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+DEFAULT_VARIANT = "default"
+MOST_RUNS = 100_000  # of one file
+MOST_SEEDS = 10_000  # of one file
+MOST_MEMORY = 10_000_000  # images; one of 32 px takes 3 kB
+LAST_SEED = 2**63 - 1  # results keep a seed in 64 bits
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Resources(_Strict):
+    """What one run occupies. A key that is not given is taken from the level above: method, setting, sweep."""
+
+    cpu: float | None = Field(None, gt=0)
+    """CPUs, and torch threads (rounded up); 1 unless given."""
+    gpu: float | Literal["auto"] | None = Field(None)
+    """Share of a card, 0 to 1; `auto` (the default) packs by peak memory, and is 0 where there is no card."""
+    gpu_memory: float | None = Field(None, gt=0)
+    """Gigabytes of a card, for `gpu: auto`; asked of a card unless given."""
+    device: Literal["auto", "cpu", "cuda"] | None = None
+    """Where torch computes: `auto` is cuda for runs that hold a share of a card."""
+    custom: dict[str, float] = Field(default_factory=dict)
+    """Ray's custom resources, as in `ray start --resources '{"a100": 4}'`."""
+
+    @field_validator("gpu")
+    @classmethod
+    def _one_card(cls, value: float | str | None) -> float | str | None:
+        if isinstance(value, float) and not 0 <= value <= 1:
+            raise ValueError("a run uses at most one card: give a share from 0 to 1, or auto")
+        return value
+
+    def over(self, below: Resources) -> Resources:
+        """This, with what it leaves open taken from `below`."""
+        values = {k: v for k, v in self.model_dump().items() if v is not None}
+        return Resources(**(below.model_dump() | values | {"custom": below.custom | self.custom}))
+
+
+#: Of a sweep that does not say.
+RESOURCES = Resources(cpu=1, gpu="auto", device="auto")
+
+
+class MethodEntry(_Strict):
+    """A method of the sweep, with its own constants."""
+
+    name: str
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Constants that differ from the method's defaults, in every variant."""
+    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Name -> constants; one set of runs each. `default: {}` is the method as it is."""
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
+    """Constant -> values; one variant for every combination."""
+    resources: Resources = Resources()
+
+    @property
+    def n_configs(self) -> int:
+        """How many there are, without making them."""
+        return max(1, len(self.variants) + (math.prod(map(len, self.grid.values())) if self.grid else 0))
+
+    def configs(self) -> dict[str, dict[str, Any]]:
+        """All variants by name; the default's name is empty."""
+        named = {"" if k == DEFAULT_VARIANT else k: v for k, v in self.variants.items()}
+        for values in itertools.product(*self.grid.values()) if self.grid else ():
+            point = dict(zip(self.grid, values, strict=True))
+            named[",".join(f"{k}={v}" for k, v in point.items())] = point
+        return {name: self.config | values for name, values in (named or {"": {}}).items()}
+
+
+class Setting(_Strict):
+    """A data set and the memory sizes to run it with."""
+
+    dataset: str
+    memory: Annotated[
+        list[Annotated[int, Field(ge=0, le=MOST_MEMORY)]],
+        Field(min_length=1),
+        BeforeValidator(lambda v: v if isinstance(v, list) else [v]),
+    ]
+    """One size or a list; methods without a memory run once, whatever stands here."""
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    """Protocol of this setting, over the sweep's."""
+    resources: Resources = Resources()
+
+
+class ReportEntry(_Strict):
+    """What `emi-bench report FILE` makes of the results."""
+
+    tables: list[int] = Field(default_factory=list)
+    """The paper's tables I-VI, by number."""
+    figures: list[Literal["incremental", "kde", "tsne"]] = Field(default_factory=list)
+    """`incremental`: accuracy after each task. `kde`, `tsne`: features of runs with `features: true`."""
+
+
+def _as_entry(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _as_seeds(value: Any) -> Any:
+    n = value if isinstance(value, int) else len(value) if isinstance(value, list) else 0
+    if n > MOST_SEEDS:
+        raise ValueError(f"{n} seeds are more than a sweep may have, {MOST_SEEDS}")
+    return list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Sweep(_Strict):
+    """A sweep file."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    """Letters, digits, '.', '-', '_'."""
+    title: str = ""
+    methods: list[Annotated[MethodEntry, BeforeValidator(_as_entry)]] = Field(min_length=1)
+    """Names, or mappings with name, config, variants, grid, resources."""
+    settings: list[Setting] = Field(min_length=1)
+    """Data sets with their memory sizes."""
+    seeds: Annotated[list[Annotated[int, Field(ge=0, le=LAST_SEED)]], BeforeValidator(_as_seeds)] = Field(min_length=1)
+    """A number n for seeds 0 to n-1, or a list."""
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    """How the stream is presented, for all methods: see `emi_bench.run.spec.Protocol`."""
+    resources: Resources = Resources()
+    fresh_process: bool = False
+    """A process of its own for every run, even where a used one would do: for measurements of time and memory."""
+    features: bool = False
+    """Also export features after the last task of every run."""
+    plugins: list[str] = Field(default_factory=list)
+    """Python files with your own methods or data sets, relative to this file."""
+    report: ReportEntry = ReportEntry()
+
+    def plugin_paths(self, file: Path) -> list[Path]:
+        return [(file.parent / Path(p).expanduser()).resolve() for p in self.plugins]
+
+    @model_validator(mode="after")
+    def _countable(self) -> Sweep:
+        memories = sum(len(s.memory) for s in self.settings)
+        n = sum(m.n_configs for m in self.methods) * memories * len(self.seeds)
+        if n > MOST_RUNS:
+            raise ValueError(f"{n} runs are more than a sweep may have, {MOST_RUNS}: split it")
+        return self
+
+    def parts(self) -> Iterator[Part]:
+        """Settings by methods by variants, in the order of the file."""
+        for (s, setting), (m, entry) in itertools.product(enumerate(self.settings), enumerate(self.methods)):
+            for variant, constants in entry.configs().items():
+                yield Part(
+                    method=entry.name,
+                    variant=variant,
+                    constants=constants,
+                    dataset=setting.dataset,
+                    memories=tuple(dict.fromkeys(setting.memory)),
+                    seeds=tuple(self.seeds),
+                    protocol=self.protocol | setting.protocol,
+                    resources=entry.resources.over(setting.resources.over(self.resources.over(RESOURCES))),
+                    at=(s, m),
+                )
+
+
+class NamedRun(NamedTuple):
+    """A run as a file names it: what it leaves open is left open, and nothing is known to exist."""
+
+    method: str
+    variant: str  #: empty for the default
+    constants: dict[str, Any]
+    dataset: str
+    memory: int  #: also of a method that will not use it
+    seed: int
+    protocol: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One variant of a method in one setting: runs that differ in memory and seed."""
+
+    method: str
+    variant: str
+    constants: dict[str, Any]
+    dataset: str
+    memories: tuple[int, ...]
+    seeds: tuple[int, ...]
+    protocol: dict[str, Any]
+    resources: Resources
+    at: tuple[int, int]  #: numbers of its setting and of its method in the file
+
+    def runs(self) -> Iterator[NamedRun]:
+        for memory, seed in itertools.product(self.memories, self.seeds):
+            yield NamedRun(self.method, self.variant, self.constants, self.dataset, memory, seed, self.protocol)

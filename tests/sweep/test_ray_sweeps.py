@@ -1,0 +1,145 @@
+"""Sweeps on a Ray of their own or on a small cluster: what is run, where, and what is said."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from emi_bench.errors import UserError
+from tests.sweep.sweeping import WAIT, ask, assert_complete, call, computed, start, sweep_file
+
+PLUGIN = Path(__file__).with_name("own_methods.py")
+
+
+def test_a_sweep_on_a_ray_of_its_own_runs_every_cell_and_leaves_no_trace_of_ray(tmp_path: Path) -> None:
+    file, results = sweep_file(tmp_path, batch=20, seeds=3), tmp_path / "results"
+    driver = start("sweep", file, "--results", results, RAY_ADDRESS="")
+    output, _ = driver.communicate(timeout=WAIT)
+    assert driver.returncode == 0, output
+    assert computed(output) == 3
+    assert "emi-bench report" in output
+    assert "ray" not in output.replace(str(tmp_path), "").lower()
+    assert_complete(file, results)  # three runs in two workers: at least one was used twice
+    assert list(Path(tempfile.gettempdir()).glob(f"emi-*-{driver.pid}-*")) == []
+    assert "nothing to do" in ask("sweep", file, "--results", results)
+    assert "3/3 done" in ask("status", file, "--results", results)
+
+
+@pytest.mark.slow
+def test_fail_fast_stops_at_the_first_failure(tmp_path: Path, address: str) -> None:
+    file = sweep_file(tmp_path, methods="raises, er", seeds=2, more=f"plugins: [{PLUGIN}]\n")
+    words = ("sweep", file, "--results", tmp_path / "results", "--address", address, "--max-concurrent", "1")
+    output = call(*words, "--only", "method=raises", "--fail-fast", code=1)
+    assert "stopped at the first failure" in output
+    assert output.count("  again: ") == 1
+
+
+def test_a_resource_that_no_node_has_is_refused_with_the_fix(tmp_path: Path, address: str) -> None:
+    file = sweep_file(tmp_path, resources="{cpu: 1, gpu: 0, custom: {a100: 1}}")
+    with pytest.raises(UserError) as told:
+        ask("sweep", file, "--results", tmp_path / "results", "--address", address)
+    assert "ask for 1 CPU, 1 a100 each, and no node has that" in told.value.message
+    assert "2 CPU, 1 GPU" in told.value.message
+    assert "custom.a100" in told.value.hint
+    assert not (tmp_path / "results").exists()
+
+
+def test_fake_cards_are_shared_as_asked(tmp_path: Path, address: str) -> None:
+    file = sweep_file(tmp_path, batch=20, seeds=2, resources="{cpu: 1, gpu: 0.5, device: cpu}")
+    output = call("sweep", file, "--results", tmp_path / "results", "--address", address)
+    assert "2 at a time" in output
+    assert_complete(file, tmp_path / "results")
+
+
+#: One run, whichever comes first, runs out of memory once; every run notes its share of a card.
+FULL_CARD = """
+import os, ray, torch
+from emi_bench.methods.er import ER
+
+FOLDER = {folder!r}
+observe = ER.observe
+
+def observed(self, x, y):
+    if not hasattr(self, "noted"):
+        self.noted = True
+        share = ray.get_runtime_context().get_assigned_resources().get("GPU")
+        with open(f"{{FOLDER}}/shares", "a") as out:
+            out.write(f"{{os.getpid()}} {{share}}\\n")
+        try:
+            os.close(os.open(f"{{FOLDER}}/full", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            pass
+        else:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+    return observe(self, x, y)
+
+ER.observe = observed
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_is_pushed_out_of_a_shared_card_gets_one_to_itself_in_a_process_of_its_own(
+    tmp_path: Path, address: str
+) -> None:
+    plugin = tmp_path / "full_card.py"
+    plugin.write_text(FULL_CARD.format(folder=str(tmp_path)))
+    resources, results = "{cpu: 1, gpu: 0.5, device: cpu}", tmp_path / "results"
+    file = sweep_file(tmp_path, batch=50, seeds=3, resources=resources)
+    output = call("sweep", file, "--results", results, "--address", address, "--plugin", plugin)
+    assert output.count("ran out of memory on a shared card: it gets one to itself") == 1
+    assert "FAILED" not in output
+    assert "lost" not in output  # a process that is given up is no fault of the run that was to use it
+    assert computed(output) == 3
+    noted = [line.split() for line in (tmp_path / "shares").read_text().splitlines()]
+    assert sorted(float(share) for _, share in noted) == [0.5, 0.5, 0.5, 1.0]
+    spent = noted[0][0]
+    assert [pid for pid, _ in noted].count(spent) == 1  # nothing else ran where memory had run out
+    assert_complete(file, results)
+
+
+def test_a_missing_cluster_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no Ray cluster at 127\.0\.0\.1:1"):
+        ask("sweep", sweep_file(tmp_path), "--results", tmp_path / "results", "--address", "127.0.0.1:1")
+
+
+@pytest.mark.slow
+def test_tensorboard_gets_a_curve_of_every_run(tmp_path: Path, address: str) -> None:
+    file, results = sweep_file(tmp_path, batch=20, seeds=2), tmp_path / "results"
+    call("sweep", file, "--results", results, "--address", address, "--log", "tensorboard")
+    curves = [f.parent.name for f in (results / "_log").rglob("events.out.tfevents*")]
+    assert sorted(c.rpartition("-")[0] for c in curves) == [f"er-digits-M=40-seed-{seed}" for seed in (0, 1)]
+    assert_complete(file, results)
+
+
+@pytest.mark.slow
+def test_mlflow_gets_runs_that_can_be_told_apart(tmp_path: Path, address: str) -> None:
+    pytest.importorskip("mlflow")
+    file, results = sweep_file(tmp_path, batch=20, seeds=2), tmp_path / "results"
+    at = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    call("sweep", file, "--results", results, "--address", address, "--log", "mlflow", MLFLOW_TRACKING_URI=at)
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as db:
+        names = {name for (name,) in db.execute("select name from runs")}
+        params = set(db.execute("select key, value from params"))
+        points = db.execute("select count(*) from metrics where key = 'accuracy'").fetchone()[0]
+    assert names == {"er digits M=40 seed 0", "er digits M=40 seed 1"}
+    assert {("method", "er"), ("dataset", "digits"), ("memory", "40"), ("seed", "0"), ("seed", "1")} <= params
+    assert points >= 2  # of a short run only the end
+    assert_complete(file, results)
+
+
+@pytest.mark.slow
+def test_wandb_keeps_what_it_could_not_send(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    file, results = sweep_file(tmp_path, batch=20, seeds=1), tmp_path / "results"
+    call("sweep", file, "--results", results, "--log", "wandb", WANDB_MODE="offline")
+    assert len(list((results / "_log").rglob("offline-run-*/*.wandb"))) == 1
+    assert_complete(file, results)
+
+
+def test_a_logger_that_is_not_known_is_said_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--log nothing is not known"):
+        ask("sweep", sweep_file(tmp_path), "--log", "nothing")
