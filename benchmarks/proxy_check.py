@@ -17,8 +17,9 @@ import pandas as pd
 import torch
 
 from emi_bench.data import load
-from emi_bench.run import run
-from emi_bench.spec import RunSpec, resolve
+from emi_bench.run.loop import run
+from emi_bench.run.resolve import resolve
+from emi_bench.run.spec import RunSpec
 from emi_bench.store import load_runs
 
 CELLS = ("er", "scr", "emi")  #: two cheap ones, and the most expensive: twenty minutes on one core

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.proxy_check import Check, again, chosen, main
 from emi_bench.data import data_root, load
 from emi_bench.data.catalogue import get_source
-from emi_bench.run import run
+from emi_bench.run.loop import run
 from emi_bench.store import Store, load_runs
 from tests.synthetic import spec
 
