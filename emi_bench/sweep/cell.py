@@ -30,6 +30,7 @@ def run_cell(
     load: Callable[[], DataSet],
     *,
     owner: str,
+    prepare: Callable[[], None] = lambda: None,
     request: Request = Request(),
     sweep: str = "",
     ttl: float = TTL,
@@ -54,6 +55,7 @@ def run_cell(
                 lease.tell(at.phase, at.n_phases, at.accuracy)
                 on_progress(at)
 
+            prepare()  # under the claim, so that what goes wrong is told of a run
             _same_code(spec)
             # Asked again under the claim: who held it before may have finished.
             done = execute(spec, store, load, device=request.where, threads=request.threads, on_progress=tell)

@@ -73,7 +73,7 @@ def run_sweep(console: Console, asked: Asked) -> int:
             seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
             live = asked.executor != "inline"  # a breakpoint wants the terminal for itself
             display = make_display(console, plan, seconds, live=live)
-            display.slots = slots(requests, cluster, executor.at_most or asked.max_concurrent)
+            display.slots = slots(requests.values(), cluster, executor.at_most or asked.max_concurrent)
             say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
             executor.start(min(len(to_run), display.slots))
             keys = dict.fromkeys(c.spec.data_key for c in to_run)
@@ -110,7 +110,8 @@ class Driver:
     ) -> None:
         self.asked, self.sweep, self.store, self.executor = asked, sweep, store, executor
         self.requests, self.data, self.display = requests, data, display
-        self.plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
+        paths = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
+        self.plugins = {str(path): path.read_bytes() for path in paths}
         self.outcomes: dict[str, Outcome] = {}
         self.signal: int | None = None
 
@@ -177,7 +178,8 @@ class Driver:
             )
             outcome = replace(outcome, command=again)
             with contextlib.suppress(OSError):
-                Failures(files).record(cell.spec, WorkerLost(outcome.error), outcome.error, self.sweep.name, again)
+                why = WorkerLost(outcome.error)
+                Failures(files).record(cell.spec, why, outcome.trace or outcome.error, self.sweep.name, again)
         self.outcomes[cell.run_id] = outcome
         self.display.ended(cell, outcome)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +19,8 @@ from emi_bench.sweep.cell import run_cell
 from emi_bench.sweep.outcome import Outcome
 from emi_bench.sweep.resources import Request
 
+_loaded: set[tuple[str, bytes]] = set()  #: plugins of this process
+
 
 @dataclass(frozen=True)
 class Job:
@@ -28,15 +29,18 @@ class Job:
     asked: Asked
     sweep: str  #: its name
     results: str  #: the store, from wherever
-    plugins: list[Path]
+    plugins: dict[str, bytes] = field(repr=False)  #: files by path; their content travels, so that no node needs them
     fresh_process: bool
     cells: dict[str, str] = field(repr=False)  #: run_id -> spec as JSON: cheap to ship in thousands
     requests: dict[str, Request] = field(repr=False)  #: by run_id
     data: dict[Any, Any] = field(repr=False)  #: `RunSpec.data_key` -> what the executor made of the data set
 
     def load_plugins(self) -> None:
-        for plugin in self.plugins:
-            load_plugin(plugin)
+        """Once in a process."""
+        for path, content in self.plugins.items():
+            if (path, content) not in _loaded:
+                load_plugin(path, content)
+                _loaded.add((path, content))
 
     def run(self, run_id: str, fetch: Callable[[Any], DataSet], on_progress: Callable[[Progress], None]) -> Outcome:
         """Run a cell here and now; `fetch` makes a data set of what `data` holds."""
@@ -54,6 +58,7 @@ class Job:
             spec,
             PatientStore(self.results, self.asked.patience),
             load,
+            prepare=self.load_plugins,
             owner=self.asked.owner,
             request=request,
             sweep=self.sweep,

@@ -169,10 +169,15 @@ def check_feasible(requests: dict[str, Request], cluster: Cluster) -> None:
         )
 
 
-def slots(requests: dict[str, Request], cluster: Cluster, most: int | None) -> int:
-    """Runs at a time, by the most common request."""
-    if not requests:
-        return 1
-    bundle = Counter(requests.values()).most_common(1)[0][0].bundle()
-    n = sum(min(math.floor(node.get(k, 0.0) / v + 1e-9) for k, v in bundle.items()) for node in cluster.nodes)
+def slots(requests: Iterable[Request], cluster: Cluster, most: int | None = None) -> int:
+    """Runs at a time, if every kind of request gets its turn."""
+    kinds = [kind.bundle() for kind in dict.fromkeys(requests)]
+    n = 0
+    for node in cluster.nodes:
+        free, fitting = dict(node), kinds
+        while fitting := [b for b in fitting if all(free.get(k, 0.0) + 1e-9 >= v for k, v in b.items())]:
+            for bundle in fitting:
+                if all(free.get(k, 0.0) + 1e-9 >= v for k, v in bundle.items()):
+                    free |= {k: free[k] - v for k, v in bundle.items()}
+                    n += 1
     return max(1, min(n, most or n))

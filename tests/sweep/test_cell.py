@@ -5,13 +5,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from emi_bench import methods
 from emi_bench.data import load
 from emi_bench.data.dataset import DataSet
 from emi_bench.run.loop import Progress
+from emi_bench.run.spec import RunSpec
 from emi_bench.store.failures import Failures
 from emi_bench.store.leases import Claims
 from emi_bench.store.patient import PatientStore
+from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.cell import run_cell
+from emi_bench.sweep.job import Job
 from emi_bench.sweep.resources import Request
 from tests.synthetic import spec as make_spec
 
@@ -73,3 +77,42 @@ def test_out_of_memory_is_a_failure_only_of_a_run_that_was_alone(store: PatientS
 def test_another_version_of_a_method_on_a_worker_is_refused(store: PatientStore) -> None:
     planned = SPEC.model_copy(update={"method_version": 99})
     assert "version" in run_cell(planned, store, digits, owner="a").error
+
+
+PLUGIN = b"""
+from emi_bench.methods.finetune import FineTune
+
+class Far(FineTune):
+    name = "far"
+
+    def observe(self, x, y):
+        raise ValueError("here")
+"""
+
+
+def job(store: PatientStore, plugin: bytes) -> Job:
+    spec = RunSpec.model_validate(SPEC.model_dump() | {"method": "far"})
+    cells, requests = {spec.run_id: spec.model_dump_json()}, {spec.run_id: Request()}
+    asked = Asked(Path("none.yaml"), patience=1)
+    return Job(asked, "mine", store.files.uri, {"/not/here.py": plugin}, False, cells, requests, {spec.data_key: None})
+
+
+def test_a_plugin_comes_with_the_job_and_its_traceback_shows_its_lines(
+    store: PatientStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "_plugins", {})
+    sent = job(store, PLUGIN)
+    (run_id,) = sent.cells
+    assert sent.run(run_id, lambda data: digits(), lambda at: None).error == "ValueError: here"
+    trace = Failures(store.files).all()[run_id].traceback
+    assert 'File "/not/here.py", line 8, in observe' in trace
+    assert 'raise ValueError("here")' in trace
+
+
+def test_a_plugin_that_a_worker_cannot_import_is_told_as_it_is(store: PatientStore) -> None:
+    sent = job(store, b"import a_package_that_only_the_driver_has\n")
+    (run_id,) = sent.cells
+    outcome = sent.run(run_id, lambda data: digits(), lambda at: None)
+    assert outcome.state == "failed"
+    assert "does not import: ModuleNotFoundError: No module named 'a_package_that_only_the_driver_has'" in outcome.error
+    assert Failures(store.files).all()[run_id].error == outcome.error

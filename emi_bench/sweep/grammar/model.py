@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from emi_bench.problem import MOST_MEMORY
+from emi_bench.seeds import LAST_SEED
+
 DEFAULT_VARIANT = "default"
 MOST_RUNS = 100_000  # of one file
 MOST_SEEDS = 10_000  # of one file
-MOST_MEMORY = 10_000_000  # images; one of 32 px takes 3 kB
-LAST_SEED = 2**63 - 1  # results keep a seed in 64 bits
 
 
 class _Strict(BaseModel):

@@ -47,7 +47,6 @@ class CellTrial(tune.Trainable):
         assert job is not None
         gc.freeze()  # what is imported stays: no collection between two runs has to walk it
         self.job = job
-        job.load_plugins()
         self._data: dict[Any, DataSet] = {}
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self._reported = 0.0
