@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from emi_bench import reference
 from emi_bench.facts import Role
+from emi_bench.run import spec as run_spec
 
 Spread = Literal["std", "sem", "ci95"]
 SPREADS: dict[Spread, str] = {
@@ -91,9 +92,9 @@ class Row:
 
 def usual_protocol() -> dict[str, Any]:
     """The paper's, which is the default; it does not state the precision."""
+    default = run_spec.Protocol().model_dump(mode="json", exclude={"n_tasks"})
     stated: dict[str, Any] = reference.settings()["protocol"]
-    whole = {"image_size": None, "train_per_class": None, "test_per_class": None}
-    return stated | {"precision": "fp32", "reservoir": "batched", "class_order": "seed"} | whole
+    return default | stated
 
 
 def odd_protocol(protocol: Protocol) -> dict[str, Any]:

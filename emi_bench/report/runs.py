@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emi_bench.run.spec import stated
+
 #: What `load_runs` must bring for a report to be made.
 REQUIRED = (
     "run_id", "method", "variant", "dataset", "n_tasks", "memory", "seed", "batch", "replay_batch", "width",
@@ -128,8 +130,7 @@ def to_run(row: dict[Hashable, Any]) -> Run:
         n_tasks=int(row["n_tasks"]),
         memory=int(row["memory"]),
         seed=int(row["seed"]),
-        # A field that is None changes nothing, and results of before it was added do not have it.
-        protocol=tuple(sorted((k, v) for k, v in protocol.items() if k != "n_tasks" and v is not None)),
+        protocol=tuple(sorted((k, v) for k, v in stated(protocol).items() if k != "n_tasks")),
         values=values,
         matrix=np.asarray(row["matrix"], dtype=np.float64),
         config=dict(row["config"] or {}),
