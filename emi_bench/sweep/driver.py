@@ -28,7 +28,7 @@ from emi_bench.sweep.executors.protocol import Executor
 from emi_bench.sweep.grammar import Sweep
 from emi_bench.sweep.job import Job
 from emi_bench.sweep.outcome import Outcome
-from emi_bench.sweep.plan import Cell, Plan, make_plan, planned
+from emi_bench.sweep.plan import Cell, Plan, make_plan, planned, turns
 from emi_bench.sweep.progress import Display, make_display
 from emi_bench.sweep.resources import Cluster, Request, check_feasible, settle, slots, warnings_of
 from emi_bench.terminal import duration, say
@@ -117,7 +117,8 @@ class Driver:
 
     def run(self, plan: Plan, seconds: dict[str, float]) -> None:
         """Run what is to do, longest first, and wait for what others hold."""
-        left = {c.run_id: c for c in sorted(plan.todo, key=lambda c: -seconds[c.run_id])}
+        turn = turns(plan.cells, self.asked.shard)
+        left = {c.run_id: c for c in sorted(plan.todo, key=lambda c: (turn[c.run_id], -seconds[c.run_id]))}
         left |= {c.run_id: c for c, _ in plan.held}
         todo, held = [c for c in left.values() if c.run_id in {t.run_id for t in plan.todo}], plan.held
         with self._signals():
@@ -125,6 +126,9 @@ class Driver:
                 if todo:
                     self.executor.run(self.job(todo), todo, self)
                     self._settle(left)
+                elif held and self.asked.shard is not None:
+                    self.note(f"{len(held)} runs are held by others; this shard has nothing left to begin")
+                    return
                 elif held:
                     self.display.waiting(held)
                     self._sleep(min(2.0, self.asked.claim_seconds / 4))
@@ -227,6 +231,8 @@ def _requests(
 ) -> dict[str, Request]:
     """What the runs ask of a cluster; what it can never give is refused."""
     requests = settle(cells, costs, cluster, executor.card_bytes)
+    if asked.time is not None:
+        requests = {run_id: replace(request, time=asked.time) for run_id, request in requests.items()}
     for warning in warnings_of(requests.values()):
         say(console, f"warning: {warning}")
     if not asked.autoscaling:
@@ -251,6 +257,8 @@ def summary(console: Console, asked: Asked, display: Display, stopped: bool) -> 
         say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
     elif display.n_done == display.n_cells:
         say(console, f"the report: {asked.told('report')}")
+    elif not display.failures:
+        say(console, f"how far the others are: {asked.told('status')}")
     else:
         say(console, f"failed runs are tried again by: {asked.again()}")
 

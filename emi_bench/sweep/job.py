@@ -15,7 +15,7 @@ from emi_bench.run.loop import Progress
 from emi_bench.run.spec import RunSpec
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.asked import Asked
-from emi_bench.sweep.cell import run_cell
+from emi_bench.sweep.cell import give_up, run_cell
 from emi_bench.sweep.outcome import Outcome
 from emi_bench.sweep.resources import Request
 
@@ -66,3 +66,8 @@ class Job:
             data_root=self.asked.data_root,
             on_progress=on_progress,
         )
+
+    def give_up(self, run_id: str) -> Outcome:
+        """A run that is far over its time: say so in its stead."""
+        spec, store = RunSpec.model_validate_json(self.cells[run_id]), PatientStore(self.results, self.asked.patience)
+        return give_up(spec, store, self.requests[run_id], self.sweep, self.asked.data_root)

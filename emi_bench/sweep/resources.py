@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -74,6 +74,7 @@ class Request:
     gpu: float = 0.0
     device: str = "auto"
     custom: tuple[tuple[str, float], ...] = ()
+    time: float | None = None  #: seconds, at most
 
     def bundle(self) -> dict[str, float]:
         """As Ray counts them."""
@@ -97,7 +98,7 @@ class Request:
 
     def alone(self) -> Request:
         """The same run with a card to itself."""
-        return Request(self.cpu, 1.0, self.device, self.custom)
+        return replace(self, gpu=1.0)
 
     def __str__(self) -> str:
         return ", ".join(f"{v:g} {k}" for k, v in self.bundle().items())
@@ -129,7 +130,9 @@ def settle(cells: Iterable[Cell], costs: Costs, cluster: Cluster, card: Callable
                 gpu = share_for(costs.of(cell, gpu=True).peak_bytes, room)
         else:
             gpu = float(r.gpu or 0.0)
-        found[cell.run_id] = Request(float(r.cpu or 1), gpu, r.device or "auto", tuple(sorted(r.custom.items())))
+        found[cell.run_id] = Request(
+            float(r.cpu or 1), gpu, r.device or "auto", tuple(sorted(r.custom.items())), r.time
+        )
     return found
 
 
