@@ -63,9 +63,12 @@ def run_cell(
                 if at.phase > told and at.accuracy is not None:
                     log.line(f"task {at.phase}/{at.n_phases} done, accuracy {100 * at.accuracy:.1f} %")
                 told = at.phase
+                on_progress(at)
+
+            def step() -> None:
+                lease.step()
                 if request.time is not None and time.perf_counter() - began > request.time:
                     raise _too_long(request.time)
-                on_progress(at)
 
             def start(phase: int) -> None:
                 nonlocal told
@@ -85,6 +88,7 @@ def run_cell(
                     threads=request.threads,
                     on_progress=tell,
                     on_start=start,
+                    on_step=step,
                 )
                 if done.result is not None:
                     log.line(f"done in {duration(time.perf_counter() - began)}")
