@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emi_bench.report.table import Line, Table, Text, Value, number
+from emi_bench.report.model import Line, Table, Text, Value, number
 
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "α": r"$\alpha$",
