@@ -19,10 +19,11 @@ print(
 # ## The table: mean ± sample standard deviation, percent
 
 # %%
-# What the command sets is what differs from the defaults: runs of other constants are not averaged with these.
-runs["changed"] = runs["command"].str.replace(r".* --seed \d+ ?", "", regex=True)
-cells = runs.groupby(["method", "changed", "dataset", "memory"])["average_accuracy"].agg(["mean", "std", "count"])
-print((cells[["mean", "std"]] * 100).round(1).assign(n=cells["count"]).to_string())
+# A cell is one configuration with all its seeds: runs of other constants are not averaged with these.
+cells = runs.groupby(["method", "dataset", "memory", "cell_id"])
+table = cells["average_accuracy"].agg(["mean", "std", "count"])
+shown = (table[["mean", "std"]] * 100).round(1).assign(n=table["count"], changed=cells["changed"].first())
+print(shown.droplevel("cell_id").to_string())
 
 # %% [markdown]
 # ## What a run remembers
@@ -38,7 +39,7 @@ print(np.round(best["matrix"] * 100, 1))
 
 # %%
 columns = ["average_accuracy", "average_incremental_accuracy", "forgetting", "forgetting_raptor", "learning_accuracy"]
-print((runs.groupby(["method", "changed"])[columns].mean() * 100).round(1).to_string())
+print((runs.groupby(["method", "cell_id"])[columns].mean() * 100).round(1).droplevel("cell_id").to_string())
 
 # %% [markdown]
 # ## Where a number comes from

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from emi_bench.draws import Draws
 from emi_bench.problem import Problem
 
 
@@ -30,24 +31,29 @@ class ToyNet(nn.Module):
         return self.logits(self.features(x))
 
 
-def toy_net(state: dict[str, Any]) -> ToyNet:
-    net = ToyNet()
-    tensors = OrderedDict((k, torch.tensor(v)) for k, v in state.items())
+def toy_net(state: dict[str, Any], dtype: torch.dtype = torch.float32) -> ToyNet:
+    net = ToyNet().to(dtype)
+    tensors = OrderedDict((k, torch.tensor(v, dtype=dtype)) for k, v in state.items())
     missing, unexpected = net.load_state_dict(tensors, strict=False)
     assert not unexpected
     assert set(missing) <= {"bn.num_batches_tracked"}
     return net
 
 
-def samples() -> tuple[Tensor, Tensor]:
+def samples(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     """32 samples (3,2,2), class = s // 8: x = 0.5 + 0.5 sin(0.37 s (e+1) + class)"""
     s = torch.arange(32, dtype=torch.float64)[:, None]
     e = torch.arange(12, dtype=torch.float64)[None]
     y = torch.arange(32) // 8
     x = 0.5 + 0.5 * torch.sin(0.37 * s * (e + 1) + y[:, None])
-    return x.float().view(32, 3, 2, 2), y
+    return x.to(dtype).view(32, 3, 2, 2), y
 
 
 def replay_problem(**changes: Any) -> Problem:
     values = {"dataset": "toy", "n_classes": 4, "n_tasks": 2, "image_size": 2, "memory": 6, "batch": 4}
     return Problem(**(values | changes))
+
+
+def mirrored_and_dimmed(images: Tensor, draws: Draws) -> Tensor:
+    """The view of the modern traces."""
+    return 0.9 * images.flip(3) + 0.05

@@ -21,7 +21,7 @@ from emi_bench.cli.single import parse_settings
 from emi_bench.errors import UserError
 from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
-from emi_bench.store.lease import Lease
+from emi_bench.store.leases import Lease
 
 QUICK = ["--set", "width=2", "--set", "batch=20", "--set", "replay_batch=10"]
 

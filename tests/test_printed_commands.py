@@ -193,7 +193,8 @@ def test_a_plugins_data_set_is_listed_and_verified(tmp_path: Path, monkeypatch: 
         "from dataclasses import replace\n"
         "from emi_bench.data import digits, register\n"
         "from emi_bench.data.info import DIGITS\n"
-        "register(replace(DIGITS, name='mine'), lambda root: replace(digits.load(root, False), name='mine'))\n"
+        "mine = replace(DIGITS, name='mine')\n"
+        "register(mine, lambda root: replace(digits.load(root, False), info=mine))\n"
     )
     for words in (["datasets"], ["data", "verify", "mine"]):
         result = CliRunner().invoke(cli.app, [*words, "--plugin", str(file)])

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from emi_bench import __version__
 from emi_bench.cli import report as report_commands
+from emi_bench.cli import store as store_commands
 from emi_bench.cli import sweep as sweep_commands
 from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
 from emi_bench.errors import UserError
@@ -176,6 +177,7 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
 
 
 sweep_commands.register(app)
+store_commands.register(app)
 report_commands.register(app)
 
 

@@ -20,12 +20,13 @@ from emi_bench.errors import UserError
 from emi_bench.methods import get_method
 from emi_bench.run.execute import Executed, choose_device, execute
 from emi_bench.run.loop import Progress as Where
-from emi_bench.run.loop import RunResult
 from emi_bench.run.measure import NonFiniteLoss
 from emi_bench.run.resolve import resolve
+from emi_bench.run.result import RunResult
 from emi_bench.run.spec import Protocol, RunSpec
 from emi_bench.store import Store
-from emi_bench.store.lease import Lease
+from emi_bench.store.checkpoints import finished_phases
+from emi_bench.store.leases import Lease
 from emi_bench.terminal import say
 
 
@@ -98,8 +99,8 @@ def run_single(
         hint = "No result was written. A lower learning rate often helps: --set lr=0.01, for example."
         raise UserError(f"{spec.label} failed: {e}", hint=hint) from e
     except KeyboardInterrupt:
-        last = store.load_checkpoint(spec.run_id)  # the bar may not have heard of it yet
-        kept = f"tasks 1-{last['state']['phase']} are kept" if last else "no task was finished, so nothing is kept"
+        last = finished_phases(store, spec.run_id)  # the bar may not have heard of it yet
+        kept = f"tasks 1-{last} are kept" if last else "no task was finished, so nothing is kept"
         again = spec.command(results=results, data_root=data_root, device=device, threads=threads)
         say(console, f"\ninterrupted: {kept}. The same command goes on from there:\n  {again}")
         raise typer.Exit(130) from None

@@ -15,7 +15,7 @@ RESERVOIRS = {"batched": batched_reservoir, "textbook": textbook_reservoir}
 
 
 class Memory(nn.Module):
-    """`size` slots of (image, label).
+    """`size` slots of (image, label), and with `extra` of a row of that shape beside them (DER++'s logits).
 
     Images stay on the device in the dtype they are given (uint8 in a run). Labels are held twice: on the device for the
     losses, on the host for the index of slots by class, which costs O(batch) an update and never waits for the device.
@@ -28,15 +28,23 @@ class Memory(nn.Module):
 
     images: Tensor
     labels: Tensor
+    extra: Tensor | None
 
     def __init__(
-        self, size: int, image_shape: Sequence[int], *, dtype: torch.dtype = torch.uint8, reservoir: str = "batched"
+        self,
+        size: int,
+        image_shape: Sequence[int],
+        *,
+        dtype: torch.dtype = torch.uint8,
+        reservoir: str = "batched",
+        extra: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.size = size
         self.reservoir = RESERVOIRS[reservoir]
         self.register_buffer("images", torch.zeros(size, *image_shape, dtype=dtype))
         self.register_buffer("labels", torch.zeros(size, dtype=torch.int64))
+        self.register_buffer("extra", None if extra is None else torch.zeros(size, *extra))
         self.filled = 0
         self.n_seen = 0
         self._labels: list[int] = [-1] * size
@@ -45,11 +53,21 @@ class Memory(nn.Module):
 
     # --- writing -----------------------------------------------------------------------------------------------
 
-    def update(self, x: Tensor, y: Tensor, draws: Draws) -> None:
-        """Offer a stream batch, x (n,3,H,W) and y (n,) on the host, to the reservoir."""
+    def update(self, x: Tensor, y: Tensor, draws: Draws, *, extra: Tensor | None = None) -> None:
+        """Offer a stream batch, x (n,3,H,W) and y (n,) on the host, to the reservoir; `extra` (n,...) goes along."""
         slots = self.reservoir(len(x), self.filled, self.n_seen, self.size, draws)
         self.write(slots, x, y)
+        if extra is not None:
+            self._write_extra(slots, extra)
         self.n_seen += len(x)
+
+    def _write_extra(self, slots: Sequence[int], extra: Tensor) -> None:
+        assert self.extra is not None
+        winner = {slot: row for row, slot in enumerate(slots) if slot >= 0}
+        if self.extra.dtype != extra.dtype and extra.dtype == torch.float64:
+            self.extra = self.extra.double()  # a recorded trace
+        at, rows = torch.tensor([list(winner), list(winner.values())], dtype=torch.int64).to(extra.device)
+        self.extra[at] = extra[rows].to(self.extra.dtype)
 
     def write(self, slots: Sequence[int], x: Tensor, y: Tensor) -> None:
         """Put row i of x, y into slot `slots[i]`; -1 skips the row; a later row wins over an earlier one.
@@ -121,6 +139,11 @@ class Memory(nn.Module):
         """Images (k,3,H,W) and labels (k,) at some slots, both on the device."""
         slots = slots.to(self.images.device, non_blocking=True)
         return self.images[slots], self.labels[slots]
+
+    def extra_at(self, slots: Tensor) -> Tensor:
+        """What is kept beside the images at some slots, on the device."""
+        assert self.extra is not None
+        return self.extra[slots.to(self.extra.device, non_blocking=True)]
 
     def pick(self, k: int, draws: Draws, what: str = "replay", exclude: Sequence[int] = ()) -> Tensor:
         """min(k, available) filled slots, uniformly without replacement, on the host."""

@@ -44,8 +44,8 @@ class SummaryMemory(Memory):
 
     # --- writing -----------------------------------------------------------------------------------------------
 
-    def update(self, x: Tensor, y: Tensor, draws: Draws) -> None:
-        """Offer a stream batch, x (n,3,H,W) and y (n,) on the host, sample by sample."""
+    def update(self, x: Tensor, y: Tensor, draws: Draws, *, extra: Tensor | None = None) -> None:
+        """Offer a stream batch, x (n,3,H,W) and y (n,) on the host, sample by sample; there is nothing `extra`."""
         labels = y.tolist()
         fit = min(self.size - self.filled, len(labels))
         missing = {c: self.images_per_class - len(self._summary.get(c, ())) for c in labels}

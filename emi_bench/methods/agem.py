@@ -8,7 +8,7 @@ from torch import Tensor
 
 from emi_bench.losses.gradient_geometry import project_conflict
 from emi_bench.methods.base import Losses, MethodConfig
-from emi_bench.methods.er import ER
+from emi_bench.methods.er import ER, ReplayConfig
 from emi_bench.nets.flat import flat_gradient, set_flat_gradient
 from emi_bench.problem import Problem
 
@@ -29,6 +29,7 @@ class AGEM(ER):
     colour = "#b0a98f"
     marker = "v"
     uses_task_ends = True
+    config_class = ReplayConfig
 
     @classmethod
     def forwards(cls, config: MethodConfig, problem: Problem) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from emi_bench.losses.shapley import knn_shapley
 from emi_bench.methods.base import Losses, MethodConfig
-from emi_bench.methods.er import ER, ERConfig
+from emi_bench.methods.er import ER, ReplayConfig
 from emi_bench.nets import Net
 from emi_bench.problem import Problem
 
@@ -33,7 +33,7 @@ def samples_per_class(problem: Problem) -> float:
     return float(max(1, min(by_classes, problem.memory // (2 * problem.n_classes))))
 
 
-class ASERConfig(ERConfig):
+class ASERConfig(ReplayConfig):
     """The authors' configuration."""
 
     k: int = Field(3, ge=1)

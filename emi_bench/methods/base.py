@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
@@ -14,6 +14,7 @@ from emi_bench.draws import Draws
 from emi_bench.facts import Role
 from emi_bench.memory import Memory
 from emi_bench.nets import Net, ResNet
+from emi_bench.nets.layout import layout_for, layout_of
 from emi_bench.problem import Problem
 
 #: A stochastic view of a batch of images in network units: (n,3,H,W) -> (n,3,H,W).
@@ -21,19 +22,13 @@ View: TypeAlias = Callable[[Tensor, Draws], Tensor]
 Losses: TypeAlias = dict[str, Tensor]
 
 
-def layout_for(width: int) -> torch.memory_format:
-    """The layout in which `build` makes a network: channels_last, but not for toy widths.
+class EMA(BaseModel):
+    """Constants of weight averaging (`methods/ema.py`)."""
 
-    oneDNN's backward of a strided 1x1 convolution in channels_last writes outside its buffers when there are fewer than
-    8 input channels (torch 2.15 on a CPU: seen at 2, 4 and 6, never from 7 on), and the process dies much later.
-    """
-    return torch.channels_last if width >= 8 else torch.contiguous_format
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-
-def layout_of(net: nn.Module) -> torch.memory_format:
-    """The layout a network is in, and wants its images in."""
-    kernels = [p for p in net.parameters() if p.dim() == 4 and not p.is_contiguous()]
-    return torch.channels_last if kernels else torch.contiguous_format
+    momentum: float = Field(0.99, ge=0, lt=1)
+    """Share of the average that a step keeps: half of it is older than 69 steps at 0.99 (the authors' value)."""
 
 
 class MethodConfig(BaseModel):
@@ -45,16 +40,16 @@ class MethodConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """The source's own optimiser."""
     lr: float = Field(0.1, gt=0)
     """Learning rate, constant over the stream."""
     momentum: float = Field(0.0, ge=0, lt=1)
     """Momentum of SGD."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Adam's decay rates (torch's own, as in the reference framework). Unused with SGD."""
+    """Decay rates of Adam and AdamW (torch's own, as in the reference framework). Unused with SGD."""
     weight_decay: float = Field(0.0, ge=0)
-    """L2 inside the optimiser."""
+    """L2 inside the optimiser; with AdamW apart from the gradient."""
     normalize: bool = False
     """Whether pixels in 0-1 are further brought to zero mean and unit variance."""
     mean: tuple[float, float, float] | None = None
@@ -64,10 +59,18 @@ class MethodConfig(BaseModel):
     pooling: Literal["avg4", "global"] | None = None
     """Pooling of the encoder: the replay family's 4x4 average pool; global for images under 32 pixels."""
 
+    ema: EMA | None = None
+    """Evaluate by averaged weights, `{momentum: 0.99}`, or by the weights as they are. Training is the same."""
+
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
-    added: ClassVar[frozenset[str]] = frozenset()
+    added: ClassVar[frozenset[str]] = frozenset({"ema"})
     """Fields younger than the method's first release: part of a run's id only where they are not at their default."""
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Constants under `protocol: {preset: modern}`, where they differ from the defaults; `given` go before them."""
+        return {"optimizer": "adamw", "lr": 5e-4, "weight_decay": 1e-4, "normalize": False}
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""
@@ -183,8 +186,9 @@ class Method(nn.Module):
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
-        if c.optimizer == "adam":
-            return torch.optim.Adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
+        if c.optimizer != "sgd":
+            adam = torch.optim.AdamW if c.optimizer == "adamw" else torch.optim.Adam
+            return adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
         return torch.optim.SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay, foreach=True)
 
     # --- what the loop calls -------------------------------------------------------------------------------------

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
 
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from emi_bench.methods.base import Losses, Method, MethodConfig
+from emi_bench.methods.base import Losses, MethodConfig
+from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows, joined
 from emi_bench.problem import Problem
 
 
-class ERConfig(MethodConfig):
+class ReplayConfig(MethodConfig):
     """The reference framework's defaults: SGD 0.1, one step a batch."""
 
     mem_iters: int = Field(1, ge=1)
     """Optimiser steps on each stream batch, each with a fresh retrieval; the memory is updated once (reference)."""
 
 
-class ER(Method):
+class ERConfig(ReplayConfig, RehearsalConfig):
+    """ER of the EMI paper; `joint: true` with a view and AdamW is what the modern papers call ER."""
+
+    joint: bool = False
+    """One forward of [replay; stream] and one mean over all rows (modern papers), not two forwards and two means. While
+    the memory is empty there is no step."""
+
+    added: ClassVar[frozenset[str]] = MethodConfig.added | {"joint", "view", "randaugment"}
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return super().modern(given) | {"joint": True, "view": "full"}
+
+
+class ER(Rehearsal):
     """Two forwards, two means added with weight one each, one optimiser step, then the reservoir.
 
     Stream and memory are forwarded separately, in this order: each has its own batch statistics and each moves the
-    running statistics.
+    running statistics. With `joint` they are one batch.
 
-    Draws: `replay` (slots, one question a step, also while the memory is empty), `reservoir`.
+    Draws: `replay` (slots, one question a step, also while the memory is empty), those of the view (of the stream, then
+    of the replay; once for both with `joint`), `reservoir`.
     """
 
     name = "er"
@@ -35,11 +51,11 @@ class ER(Method):
     colour = "#56b4e9"
     marker = "o"
     config_class: ClassVar[type[MethodConfig]] = ERConfig
-    config: ERConfig
+    config: ReplayConfig  # methods built on ER have steps of their own, without `joint` and views
 
     @classmethod
     def forwards(cls, config: MethodConfig, problem: Problem) -> float:
-        return 3.0 * (problem.batch + problem.replay_batch)
+        return 3.0 * (problem.batch + problem.replay_batch) * cast(ReplayConfig, config).mem_iters
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         images, labels = self.prepare(x, y)
@@ -48,21 +64,17 @@ class ER(Method):
         self.store(x, y)
         return losses
 
-    def step(self, images: Tensor, labels: Tensor) -> Losses:
-        """One optimiser step on a stream batch in network units."""
-        ce_stream = F.cross_entropy(self.net(images), labels)
-        losses = {"ce_stream": ce_stream.detach()}
-        total = ce_stream
-
+    def rows(self, images: Tensor, labels: Tensor) -> dict[str, Rows]:
         replay_images, replay_labels = self.replay()
+        if cast(ERConfig, self.config).joint:
+            if not len(replay_images):
+                return {}
+            both = joined(Rows(replay_images, replay_images, replay_labels), Rows(images, images, labels))
+            return {"joint": self.rows_of(both.raw, both.labels)}
+        rows = {"stream": self.rows_of(images, labels)}
         if len(replay_images):
-            ce_replay = F.cross_entropy(self.net(replay_images), replay_labels)
-            losses["ce_replay"] = ce_replay.detach()
-            total = ce_stream + ce_replay
+            rows["replay"] = self.rows_of(replay_images, replay_labels)
+        return rows
 
-        self.descend(total)
-        return losses
-
-    def store(self, x: Tensor, y: Tensor) -> None:
-        """Offer the stream batch to the memory, after the last optimiser step."""
-        self.memory.update(x, y, self.draws)
+    def terms(self, rows: Mapping[str, Rows], logits: Mapping[str, Tensor]) -> Losses:
+        return {f"ce_{part}": self.classify(part, logits[part], r.labels) for part, r in rows.items()}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from emi_bench.data.views.cutmix import cutmix
 from emi_bench.data.views.pad_crop import pad_crop_flip
 from emi_bench.memory.greedy_balanced import greedy_balanced
-from emi_bench.methods.base import Losses, Method, MethodConfig, View, seeded_weights
+from emi_bench.methods.base import EMA, Losses, Method, MethodConfig, View, seeded_weights
 from emi_bench.problem import Problem
 
 
@@ -39,6 +40,17 @@ class GDumbConfig(MethodConfig):
     """Probability of CutMix for a batch."""
     augment: bool | None = None
     """Random crops with 4 pixels of padding, and flips."""
+
+    @field_validator("ema")
+    @classmethod
+    def _no_average(cls, ema: EMA | None) -> EMA | None:
+        if ema is not None:
+            raise ValueError("GDumb trains a new network after every task: there is nothing to average over the stream")
+        return ema
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {}  # its recipe is its own
 
     def resolve(self, problem: Problem) -> Self:
         original = self.recipe == "original"

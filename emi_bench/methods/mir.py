@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.func import functional_call
 
 from emi_bench.methods.base import Losses, MethodConfig
-from emi_bench.methods.er import ER, ERConfig
+from emi_bench.methods.er import ER, ReplayConfig
 from emi_bench.nets.virtual import virtual_parameters
 from emi_bench.problem import Problem
 
 
-class MIRConfig(ERConfig):
+class MIRConfig(ReplayConfig):
     """The reference framework's MIR, with a pool that scales with the replay batch."""
 
     pool: int | None = Field(None, ge=1)

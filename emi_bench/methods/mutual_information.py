@@ -26,7 +26,7 @@ from emi_bench.problem import Problem
 class MutualInformationConfig(MethodConfig):
     """Adam, normalised pixels and global pooling, as in the sources of OCM and OnPro."""
 
-    optimizer: Literal["sgd", "adam"] = "adam"
+    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
     """Adam (sources of OCM and OnPro)."""
     lr: float = Field(1e-3, gt=0)
     """Learning rate, constant over the stream (OCM; EMI paper)."""
@@ -56,6 +56,10 @@ class MutualInformationConfig(MethodConfig):
             "proj_dim": self.proj_dim or min(128, 4 * 8 * problem.width // 5),
         }
         return super().resolve(problem).model_copy(update=values)
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return super().modern(given) | {"lr": 1e-3, "weight_decay": 0.0}  # OCM's in CCL-DC's configurations
 
 
 @dataclass(frozen=True)

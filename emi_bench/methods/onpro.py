@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Self, cast
@@ -37,6 +38,10 @@ class OnProConfig(MutualInformationConfig):
     """Random replay images mix with lambda uniform between 0 and this (source)."""
     mixup_beta: float = Field(0.4, gt=0)
     """Images of close classes mix with lambda from Beta of this, twice (source)."""
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return super().modern(given) | {"lr": 5e-4, "weight_decay": 1e-4}
 
     def resolve(self, problem: Problem) -> Self:
         cifar10 = problem.dataset == "cifar10"

@@ -1,4 +1,4 @@
-"""What the contrastive methods put on top of the encoder: projection (SCR, SSD), cosine head (PCR), Q-net (DVC)."""
+"""What methods put on top of the encoder: projection (SCR, SSD), cosine head (PCR, ER-ACE), Q-net (DVC)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def normalised(v: Tensor) -> Tensor:
 
 
 @full_precision
-def cosine_scores(features: Tensor, proxies: Tensor, temperature: float) -> Tensor:
-    """s_ic = < f_i / (|f_i| + 1e-6), W_c / (|W_c| + 1e-6) > / temperature, (n,D) and (C,D) -> (n,C).
+def cosine_scores(features: Tensor, proxies: Tensor, temperature: float, eps: float = 1e-6) -> Tensor:
+    """s_ic = < f_i / (|f_i| + eps), W_c / (|W_c| + eps) > / temperature, (n,D) and (C,D) -> (n,C).
 
-    The 1e-6 is added to the length, not a lower bound of it.
+    The eps is added to the length, not a lower bound of it.
     """
-    f = features / (torch.linalg.vector_norm(features, dim=1, keepdim=True) + 1e-6)
-    w = proxies / ((torch.linalg.vector_norm(proxies, dim=1, keepdim=True) + 1e-6) * temperature)
+    f = features / (torch.linalg.vector_norm(features, dim=1, keepdim=True) + eps)
+    w = proxies / ((torch.linalg.vector_norm(proxies, dim=1, keepdim=True) + eps) * temperature)
     return F.linear(f, w)
 
 
@@ -35,20 +35,20 @@ class CosineHead(nn.Linear):
     torch.Size([2, 10])
     """
 
-    def __init__(self, n_features: int, n_classes: int, temperature: float = 0.09) -> None:
+    def __init__(self, n_features: int, n_classes: int, temperature: float = 0.09, eps: float = 1e-6) -> None:
         super().__init__(n_features, n_classes, bias=False)
-        self.temperature = temperature
+        self.temperature, self.eps = temperature, eps
 
     def forward(self, features: Tensor) -> Tensor:
-        return cosine_scores(features, self.weight, self.temperature)
+        return cosine_scores(features, self.weight, self.temperature, self.eps)
 
 
 class CosineNet(Net):
     """An encoder under a cosine head: `features(x)`, and `logits(features)` = cosine scores over the temperature."""
 
-    def __init__(self, encoder: ResNet, n_classes: int, temperature: float = 0.09) -> None:
+    def __init__(self, encoder: ResNet, n_classes: int, temperature: float = 0.09, eps: float = 1e-6) -> None:
         super().__init__(encoder, n_classes)
-        self.linear = CosineHead(encoder.out_dim, n_classes, temperature)
+        self.linear = CosineHead(encoder.out_dim, n_classes, temperature, eps)
 
 
 def projection_mlp(n_features: int, out: int = 128) -> nn.Sequential:

@@ -6,15 +6,18 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
-from emi_bench.run.loop import Progress, RunResult, run
+from emi_bench.run.checkpoint import Checkpoint, UnusableCheckpoint
+from emi_bench.run.loop import Progress, run
+from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
+from emi_bench.store.checkpoints import drop_checkpoint, load_checkpoint, reject_checkpoint, save_checkpoint
 
 
 @dataclass(frozen=True)
@@ -43,31 +46,33 @@ def execute(
         return Executed(store.files.full(found), None)
     store.files.check_writable()
     data = load()
-    resume = store.load_checkpoint(spec.run_id)
-    torch.set_num_threads(_threads(threads, resume))
+    resume = load_checkpoint(store, spec.run_id)
     make_repeatable()
-    begun = resume["state"]["phase"] if resume else 0
-    if on_start is not None:
-        on_start(begun)
-    result = run(
-        spec,
-        data,
-        device=device,
-        resume=resume,
-        on_checkpoint=lambda checkpoint: store.save_checkpoint(spec.run_id, checkpoint),
-        on_progress=on_progress,
-    )
+
+    def go(resume: Checkpoint | None) -> RunResult:
+        torch.set_num_threads(_threads(threads, resume))
+        if on_start is not None:
+            on_start(resume.state.phase if resume else 0)
+        keep = partial(save_checkpoint, store)
+        return run(spec, data, device=device, resume=resume, on_checkpoint=keep, on_progress=on_progress)
+
+    try:
+        result = go(resume)
+    except UnusableCheckpoint as e:
+        reject_checkpoint(store, spec.run_id, str(e))
+        resume = None
+        result = go(None)
     path = store.write(result)
-    store.drop_checkpoint(spec.run_id)
-    return Executed(path, result, begun)
+    drop_checkpoint(store, spec.run_id)
+    return Executed(path, result, resume.state.phase if resume else 0)
 
 
-def _threads(asked: int | None, resume: dict[str, Any] | None) -> int:
+def _threads(asked: int | None, resume: Checkpoint | None) -> int:
     """Those asked for; a run that goes on keeps the number it began with, without which it is not bit-identical."""
     wanted = asked or int(os.environ.get("OMP_NUM_THREADS", "1"))
-    if resume is None or resume["threads"] == wanted:
+    if resume is None or resume.threads == wanted:
         return wanted
-    began: int = resume["threads"]
+    began = resume.threads
     told = f"the run goes on with {began} torch threads, as it began, not {wanted}: sums come out the same only so"
     warnings.warn(told, stacklevel=3)
     return began

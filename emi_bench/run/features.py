@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from emi_bench.data.stream import Stream
 from emi_bench.methods import Method
+from emi_bench.run.result import FeatureTable
 from emi_bench.seeds import seed_for
 
 MAX_TRAIN = 5000  # training images whose features are kept; the test set is kept whole
 BATCH = 512
-
-
-@dataclass(frozen=True)
-class FeatureTable:
-    """L2-normalised features, a row an image."""
-
-    split: np.ndarray  #: "test" or "train"
-    label: np.ndarray
-    task: np.ndarray  #: 1-based
-    features: np.ndarray  #: (n,D) float32
 
 
 def extract_features(method: Method, stream: Stream, seed: int) -> FeatureTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,14 +17,16 @@ from emi_bench.data.dataset import DataSet
 from emi_bench.data.stream import Stream, TestSet
 from emi_bench.draws import Draws
 from emi_bench.methods import Method, get_method
-from emi_bench.run.features import FeatureTable, extract_features
+from emi_bench.methods.ema import averaged_where_asked
+from emi_bench.run.checkpoint import Checkpoint, State, UnusableCheckpoint
+from emi_bench.run.features import extract_features
 from emi_bench.run.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
 from emi_bench.run.resolve import make_problem
+from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.seeds import seed_for
 
 EVAL_BATCH = 512
-CHECKPOINT_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -36,27 +38,6 @@ class Progress:
     step: int  #: steps done in this phase
     n_steps: int
     accuracy: float | None = None  #: average accuracy after the last evaluation
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """All that a run leaves behind."""
-
-    spec: RunSpec
-    matrix: np.ndarray  #: (T,T), accuracy on task j after task i, NaN above the diagonal and where not evaluated
-    n_test: list[int]
-    class_order: list[int]
-    data_fingerprint: str
-    losses: list[dict[str, float]]  #: mean of every loss term, a dict a phase
-    ms_per_batch: float
-    peak_memory_bytes: int
-    n_params: int
-    wall_seconds: float  #: over all sittings
-    started: str
-    finished: str
-    device: str
-    threads: int
-    features: FeatureTable | None = None
 
 
 @dataclass
@@ -73,24 +54,6 @@ class Phase:
     def n_steps(self) -> int:
         whole, rest = divmod(len(self.indices), self.batch)
         return whole if self.drop_last and whole else whole + bool(rest)
-
-
-@dataclass
-class _State:
-    """What a checkpoint holds beside the method."""
-
-    phase: int = 0
-    matrix: list[list[float]] = field(default_factory=list)
-    losses: list[dict[str, float]] = field(default_factory=list)
-    step_ms: list[float] = field(default_factory=list)
-    wall_seconds: float = 0.0
-    peak: int = 0
-    started: str = ""
-
-    @property
-    def accuracy(self) -> float | None:
-        """Over the tasks seen so far, after the last finished one."""
-        return float(np.mean(self.matrix[-1])) if self.matrix else None
 
 
 def phases(method: Method, stream: Stream, batch: int) -> list[Phase]:
@@ -113,8 +76,8 @@ def run(
     data: DataSet,
     *,
     device: str = "cpu",
-    resume: dict[str, Any] | None = None,
-    on_checkpoint: Callable[[dict[str, Any]], None] | None = None,
+    resume: Checkpoint | None = None,
+    on_checkpoint: Callable[[Checkpoint], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunResult:
     """Run a spec from its beginning, or from the checkpoint `resume`; `on_checkpoint` gets one after every phase."""
@@ -123,7 +86,7 @@ def run(
     stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
     test = TestSet.of(stream)
     method = build_method(spec, data.info, device)
-    state = _State(started=_now())
+    state = State(started=_now())
     if resume is not None:
         state = _restore(method, spec, resume)
     tell = on_progress or (lambda progress: None)
@@ -174,7 +137,7 @@ def _learn(
     method: Method,
     stream: Stream,
     plan: list[Phase],
-    state: _State,
+    state: State,
     device: str,
     tell: Callable[[Progress], None],
 ) -> None:
@@ -203,6 +166,7 @@ def build_method(spec: RunSpec, info: DataInfo, device: str) -> Method:
         draws=Draws(seed_for(spec.seed, "method")),
         device=device,
     )
+    method = averaged_where_asked(method)
     method.train()
     return method
 
@@ -228,21 +192,18 @@ def _precision(spec: RunSpec, device: str) -> contextlib.AbstractContextManager[
     return torch.autocast(device.split(":")[0], dtype=torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
-def _checkpoint(method: Method, spec: RunSpec, state: _State) -> dict[str, Any]:
-    return {
-        "format": CHECKPOINT_FORMAT,
-        "run_id": spec.run_id,
-        "threads": torch.get_num_threads(),
-        "method": method.state_dict(),
-        "state": dict(vars(state)),
-    }
+def _checkpoint(method: Method, spec: RunSpec, state: State) -> Checkpoint:
+    return Checkpoint(spec.run_id, torch.get_num_threads(), method.state_dict(), replace(state), spec.features)
 
 
-def _restore(method: Method, spec: RunSpec, checkpoint: dict[str, Any]) -> _State:
-    if checkpoint["run_id"] != spec.run_id:
-        raise ValueError(f"the checkpoint is of run {checkpoint['run_id'][:12]}, not of {spec.run_id[:12]}")
-    method.load_state_dict(checkpoint["method"])
-    return _State(**checkpoint["state"])
+def _restore(method: Method, spec: RunSpec, checkpoint: Checkpoint) -> State:
+    if checkpoint.run_id != spec.run_id:
+        raise ValueError(f"the checkpoint is of run {checkpoint.run_id[:12]}, not of {spec.run_id[:12]}")
+    try:
+        method.load_state_dict(checkpoint.method)
+    except (RuntimeError, LookupError, TypeError, ValueError) as e:  # the method's code has changed since
+        raise UnusableCheckpoint(f"it does not fit the method: {str(e).splitlines()[0][:200]}") from e
+    return replace(checkpoint.state)
 
 
 def _square(rows: list[list[float]], n_tasks: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from emi_bench.errors import UserError
 from emi_bench.facts import facts_of
 from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
 from emi_bench.problem import Problem
-from emi_bench.run.spec import Protocol, RunSpec, check_keys
+from emi_bench.run.spec import MODERN, Protocol, RunSpec, check_keys
 
 
 def make_problem(info: DataInfo, memory: int, protocol: Protocol) -> Problem:
@@ -51,6 +51,9 @@ def resolve(
     cls = get_method(method)
     info = get_info(dataset, root)
     settings = check_keys(Protocol, protocol or {}, "protocol")
+    if settings.preset == "modern":
+        settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
+        config = cls.config_class.modern(config or {}) | dict(config or {})
     settings.reduction.check(info)
     settings = settings.model_copy(update={"n_tasks": check_tasks(info, settings.n_tasks)} | _whole(info, settings))
     memory = check_memory(cls, info, memory)

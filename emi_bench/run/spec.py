@@ -47,6 +47,9 @@ class Protocol(BaseModel):
     """Training images a class, the first of the published order; all unless given."""
     test_per_class: int | None = Field(None, ge=1)
     """Test images a class, the first of the published order; all unless given."""
+    preset: Literal["emi", "modern"] = "emi"
+    """The EMI paper's protocol, or that of the papers after it (full width, AdamW, views): it stands for other defaults
+    of these fields and of each method's constants, and is not itself part of a run's id."""
 
     @property
     def reduction(self) -> Reduction:
@@ -60,6 +63,8 @@ class Protocol(BaseModel):
 #: ids of stored runs stay when a field is added.
 FIRST_FIELDS = frozenset({"n_tasks", "batch", "replay_batch", "width", "precision", "reservoir", "class_order"})
 
+#: What `preset: modern` stands for here; the methods know their own part (`MethodConfig.modern`).
+MODERN: dict[str, Any] = {"width": 64, "reservoir": "textbook"}
 
 #: What describes a run and does not identify it.
 TOLD = {"variant", "features", "source", "changed", "left_out", "facts", "plugin"}
@@ -99,6 +104,7 @@ class RunSpec(BaseModel):
         spec["config"] = {k: v for k, v in spec["config"].items() if k not in self.left_out}
         default = Protocol().model_dump(mode="json")
         spec["protocol"] = {k: v for k, v in spec["protocol"].items() if k in FIRST_FIELDS or v != default[k]}
+        spec["protocol"].pop("preset", None)
         return spec
 
     @cached_property

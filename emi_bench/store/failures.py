@@ -6,10 +6,12 @@ import json
 import socket
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from emi_bench.run.spec import RunSpec
 from emi_bench.store.files import Files
+
+if TYPE_CHECKING:
+    from emi_bench.run.spec import RunSpec
 
 FOLDER = "_failures"
 

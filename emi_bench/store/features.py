@@ -6,15 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from emi_bench.store.reading import Unreadable, read_features
 from emi_bench.store.store import Store, feature_path
 
 
 def feature_reader(path: str | Path = "results") -> Callable[[str], pd.DataFrame | None]:
     """A function from a run's id to its features (split, label, task, f0 ...), or to None where it kept none. The store
-    is listed once; a damaged file is named and set aside, as a damaged result is."""
+    is listed once; a damaged file is named and left, as a damaged result is."""
     store = Store(path)
     known = store.featured()
 
@@ -23,10 +22,10 @@ def feature_reader(path: str | Path = "results") -> Callable[[str], pd.DataFrame
         if content is None:
             return None
         try:
-            frame: pd.DataFrame = pq.read_table(pa.BufferReader(content), use_threads=False).to_pandas()
-        except (pa.ArrowException, OSError) as e:
-            store.set_aside(feature_path(run_id), str(e).splitlines()[0][:200])
+            frame: pd.DataFrame = read_features(content).to_pandas()
+        except Unreadable as e:
             known.discard(run_id)
+            store.warn_damaged(feature_path(run_id), str(e))
             return None
         return frame
 

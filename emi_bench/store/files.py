@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlparse
 
 from pyarrow import fs
 
 from emi_bench.errors import UserError
+from emi_bench.store.processes import tag
 
 
 class Files:
@@ -52,21 +53,38 @@ class Files:
             content: bytes = f.read()
             return content
 
-    def list(self, folder: str = "", *, recursive: bool = True) -> list[str]:
-        """Files below a folder, sorted; none where the folder is missing."""
+    def list(self, folder: str = "", *, recursive: bool = True, hidden: bool = True) -> list[str]:
+        """Files below a folder, sorted; none where the folder is missing. Without `hidden`, none whose path has a part
+        that begins with `_` or a dot."""
+        if not self.remote:
+            return sorted(self._walk(folder, recursive, hidden))
         selector = fs.FileSelector(self.full(folder), recursive=recursive, allow_not_found=True)
         start = len(self.base) + 1
-        return sorted(i.path[start:] for i in self.fs.get_file_info(selector) if i.type == fs.FileType.File)
+        found = [i.path[start:] for i in self.fs.get_file_info(selector) if i.type == fs.FileType.File]
+        return sorted(p for p in found if hidden or not any(part.startswith(("_", ".")) for part in p.split("/")))
+
+    def _walk(self, folder: str, recursive: bool, hidden: bool) -> Iterator[str]:
+        """On a disk a folder tells which of its entries are files: pyarrow would ask for each of them again."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.full(folder)) as entries:
+            for entry in entries:
+                if not hidden and entry.name.startswith(("_", ".")):
+                    continue
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_file():
+                    yield path
+                elif recursive and entry.is_dir():
+                    yield from self._walk(path, recursive, hidden)
 
     def write(self, path: str, content: bytes) -> None:
-        """All or nothing: temp file, fsync and rename on a disk; one object put elsewhere."""
+        """All or nothing: temp file, fsync and rename on a disk; one object put elsewhere. The temp file names its
+        process, so that what a killed one leaves is known to be nobody's."""
         if self.remote:
             with self.fs.open_output_stream(self.full(path)) as out:
                 out.write(content)
             return
         target = Path(self.full(path))
         self.make_folder(target.parent)
-        temp = target.parent / f"_{target.name}.{uuid.uuid4().hex[:8]}.tmp"
+        temp = target.parent / f"_{target.name}.{tag()}.tmp"
         try:
             with open(temp, "wb") as out:
                 out.write(content)
@@ -103,7 +121,7 @@ class Files:
 
     def check_writable(self) -> None:
         """Write and remove a file, so that an unwritable place is known before any work is done."""
-        probe = f"_probe-{uuid.uuid4().hex[:8]}"
+        probe = f"_probe.{tag()}.tmp"
         try:
             self.write(probe, b"emi-bench")
             self.delete(probe)

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from emi_bench.store.defaults import PATIENCE
 from emi_bench.store.files import Files
 from emi_bench.store.store import Store
 
 MARKER = "_emi-bench.json"
-PATIENCE = 300.0
 T = TypeVar("T")
 
 
@@ -51,8 +51,13 @@ class PatientFiles(Files):
     def tail(self, path: str, n: int) -> bytes:
         return self._patiently(lambda: super(PatientFiles, self).tail(path, n))
 
-    def list(self, folder: str = "", *, recursive: bool = True) -> list[str]:
-        return self._patiently(lambda: super(PatientFiles, self).list(folder, recursive=recursive))
+    def list(self, folder: str = "", *, recursive: bool = True, hidden: bool = True) -> list[str]:
+        def whole() -> list[str]:
+            found = super(PatientFiles, self).list(folder, recursive=recursive, hidden=hidden)
+            self._see_root()  # else some of it may only mean that the root went away in between
+            return found
+
+        return self._patiently(whole)
 
     def write(self, path: str, content: bytes) -> None:
         self._patiently(lambda: super(PatientFiles, self).write(path, content))
@@ -96,4 +101,4 @@ class PatientStore(Store):
     files: PatientFiles
 
     def __init__(self, root: str | Path, patience: float = PATIENCE) -> None:
-        self.files = PatientFiles(root, patience)
+        super().__init__(root, PatientFiles(root, patience))

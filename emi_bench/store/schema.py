@@ -1,7 +1,8 @@
-"""A result as a Parquet table: one row per (after_task, task), provenance in the schema's metadata."""
+"""A result as a Parquet table: one row per (after_task, task), provenance and a checksum in the schema's metadata."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import platform
@@ -9,14 +10,16 @@ import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from emi_bench.run.loop import RunResult
+if TYPE_CHECKING:
+    from emi_bench.run.result import RunResult
 
 SCHEMA_VERSION = 1
 KEY = b"emi_bench"
+CHECKSUM = b"emi_bench_sha256"  #: files before 0.2.0 have none
 
 #: Column names, types and meaning: the contract with pandas users (docs/results.md).
 COLUMNS: dict[str, tuple[pa.DataType, str]] = {
@@ -44,8 +47,11 @@ COLUMNS: dict[str, tuple[pa.DataType, str]] = {
 }
 
 
-class NewerSchema(UserWarning):
-    """A sound result that only a newer program can read."""
+SCHEMA = pa.schema([(name, dtype) for name, (dtype, _) in COLUMNS.items()])
+
+#: What no other column says: the accuracies, and what only the run itself could measure.
+ENTRIES = ["after_task", "task", "accuracy"]
+MEASURED = ["ms_per_batch", "peak_memory_bytes", "n_params", "wall_seconds"]
 
 
 def to_table(result: RunResult) -> pa.Table:
@@ -79,9 +85,17 @@ def to_table(result: RunResult) -> pa.Table:
     columns: dict[str, list[Any]] = {name: [value] * len(rows) for name, value in same.items()}
     for name, values in zip(("after_task", "task", "accuracy", "n_test"), zip(*rows, strict=True), strict=True):
         columns[name] = list(values)
-    schema = pa.schema([(name, dtype) for name, (dtype, _) in COLUMNS.items()])
-    table = pa.table({name: columns[name] for name in COLUMNS}, schema=schema)
-    return table.replace_schema_metadata({KEY: json.dumps(provenance(result), sort_keys=True).encode()})
+    table = pa.table({name: columns[name] for name in COLUMNS}, schema=SCHEMA)
+    told = json.dumps(provenance(result), sort_keys=True).encode()
+    return table.replace_schema_metadata({KEY: told, CHECKSUM: checksum(told, table)})
+
+
+def checksum(told: bytes, table: pa.Table) -> bytes:
+    """Of all that `load_runs` takes from a file. The pages of the other columns have checksums of their own."""
+    sha = hashlib.sha256(told)
+    for name in [*ENTRIES, *MEASURED]:
+        sha.update(table[name].to_numpy().tobytes())
+    return sha.hexdigest().encode()
 
 
 def provenance(result: RunResult) -> dict[str, Any]:
@@ -91,6 +105,7 @@ def provenance(result: RunResult) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "spec": spec.model_dump(mode="json"),
         "run_id": spec.run_id,
+        "cell_id": spec.cell_id,
         "command": spec.command(),
         "class_order": result.class_order,
         "data_fingerprint": result.data_fingerprint,
@@ -102,19 +117,6 @@ def provenance(result: RunResult) -> dict[str, Any]:
         "started": result.started,
         "finished": result.finished,
     }
-
-
-def read_provenance(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
-    """The provenance out of a schema's metadata; a file of another program has none."""
-    if not metadata or KEY not in metadata:
-        raise ValueError("not an emi-bench result: its schema carries no provenance")
-    content: dict[str, Any] = json.loads(metadata[KEY])
-    if content["schema_version"] > SCHEMA_VERSION:
-        raise NewerSchema(
-            f"its schema version {content['schema_version']} is newer than this program's {SCHEMA_VERSION}; "
-            "update emi-bench to read it"
-        )
-    return content
 
 
 @cache

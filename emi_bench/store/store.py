@@ -7,33 +7,34 @@ import io
 import re
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from emi_bench.errors import UserError
-from emi_bench.run.features import FeatureTable
-from emi_bench.run.loop import CHECKPOINT_FORMAT, RunResult
-from emi_bench.run.spec import RunSpec
 from emi_bench.store.files import Files
+from emi_bench.store.reading import what_is_wrong
 from emi_bench.store.schema import to_table
 
+if TYPE_CHECKING:
+    from emi_bench.run.result import FeatureTable, RunResult
+    from emi_bench.run.spec import RunSpec
+
+CUT_SHORT = "it is cut short"
 _RESULT = re.compile(r"-([0-9a-f]{64})\.parquet$")
 
 
 class DamagedFile(UserWarning):
-    """A result that cannot be read; it has been set aside and its run counts as missing."""
+    """A file that cannot be read."""
 
 
 class Store:
     """A results root. Everything that is not a result lies under a name that starts with `_`, which readers skip."""
 
-    def __init__(self, root: str | Path) -> None:
-        self.files = Files(root)
-
-    # --- results -------------------------------------------------------------------------------------------------
+    def __init__(self, root: str | Path, files: Files | None = None) -> None:
+        self.files = files or Files(root)
+        self._whole: dict[str, bool] = {}  #: of files that were looked at: whether they have their end
 
     @staticmethod
     def path(spec: RunSpec) -> str:
@@ -43,14 +44,11 @@ class Store:
         return f"{folder}/{variant}m{spec.memory}-s{spec.seed}-{spec.run_id}.parquet"
 
     def results(self) -> dict[str, str]:
-        """Path of every result by its run_id, from file names alone. Files cut short are set aside."""
-        found: dict[str, str] = {}
-        for path in self.files.list():
-            if any(part.startswith(("_", ".")) for part in path.split("/")):
-                continue
-            if (match := _RESULT.search(path)) and self._sound(path):
-                found[match[1]] = path
-        return found
+        """Path of every result by its run_id, from file names alone; without those cut short, which are named once.
+        Asked again, only what is new is opened.
+        """
+        found = ((_RESULT.search(path), path) for path in self.files.list(hidden=False))
+        return {match[1]: path for match, path in found if match and self._sound(path)}
 
     def featured(self) -> set[str]:
         """Ids of the runs whose features are there."""
@@ -67,40 +65,64 @@ class Store:
         path = self.path(spec)
         if self.files.exists(path) and self._sound(path):
             return path
-        folder = path.rpartition("/")[0]
+        return next((p for p in self._named(spec) if self._sound(p)), None)
+
+    def _named(self, spec: RunSpec) -> list[str]:
+        """The files of a run, under whatever variant name."""
         ending = f"-{spec.run_id}.parquet"
-        same = (p for p in self.files.list(folder, recursive=False) if p.endswith(ending))
-        return next((p for p in same if self._sound(p)), None)
+        return [p for p in self.files.list(self.path(spec).rpartition("/")[0], recursive=False) if p.endswith(ending)]
 
     def write(self, result: RunResult) -> str:
         """Store a result, its features first, so that a result with features is never without them.
 
-        A result is written once: where it is there already (features were asked for later), it stays as it is.
+        A result is written once: where it is there already (features were asked for later), it stays as it is. A
+        damaged one is set aside: now there is one to take its place.
         """
         if result.features is not None:
-            self._put(feature_path(result.spec.run_id), _parquet(_feature_table(result.features)))
+            self.put(feature_path(result.spec.run_id), _parquet(_feature_table(result.features)))
         path = self.find(result.spec)
         if path is None:
+            for damaged in self._named(result.spec):
+                self.set_aside(damaged, CUT_SHORT)
             path = self.path(result.spec)
-            self._put(path, _parquet(to_table(result)))
+            self.put(path, _parquet(to_table(result)))
         return self.files.full(path)
 
+    def damaged(self) -> dict[str, str]:
+        """Results and features that cannot be read, by path, with what is wrong; all of them are read."""
+        files = [p for p in self.files.list(hidden=False) if _RESULT.search(p)]
+        files += [feature_path(run_id) for run_id in sorted(self.featured())]
+        told = {p: what_is_wrong(self.files.read(p) or b"", features=p.startswith("_features/")) for p in files}
+        return {path: why for path, why in told.items() if why}
+
+    def warn_damaged(self, path: str, why: str, remedy: str = "") -> None:
+        """For readers: name a damaged file, what is wrong with it and what can be done; it stays where it is."""
+        remedy = remedy or "`emi-bench clean --damaged` sets it aside, and the next sweep does its run again"
+        warnings.warn(f"{self.files.full(path)} is left out: {why}. {remedy}", DamagedFile, stacklevel=3)
+
     def set_aside(self, path: str, why: str) -> None:
-        """Move a damaged file to `_damaged/` and say so; its run counts as missing."""
+        """For writers that are about to redo a run: move a damaged file to `_damaged/`, and say so."""
         to = f"_damaged/{path.replace('/', '__')}"
         self.files.move(path, to)
+        self._whole.pop(path, None)
         at = self.files.full
-        told = f"{at(path)} is damaged ({why}); it now lies at {at(to)}, and its run counts as missing"
-        warnings.warn(told, DamagedFile, stacklevel=2)
+        warnings.warn(f"{at(path)} was damaged ({why}); it now lies at {at(to)}", DamagedFile, stacklevel=2)
 
     def _sound(self, path: str) -> bool:
-        """Whether a result has its end; one cut short is set aside. An object in a bucket is whole or not there."""
-        if self.files.remote or self.files.tail(path, 4) == b"PAR1":
+        """Whether a result has its end. An object in a bucket is whole or not there."""
+        if self.files.remote or self._whole.get(path):
             return True
-        self.set_aside(path, "it is cut short")
-        return False
+        told = path in self._whole
+        try:
+            self._whole[path] = self.files.tail(path, 4) == b"PAR1"
+        except FileNotFoundError:  # set aside by another meanwhile
+            return False
+        if not self._whole[path] and not told:
+            self.warn_damaged(path, CUT_SHORT, "The next sweep that names its run does it again")
+        return self._whole[path]
 
-    def _put(self, path: str, content: bytes) -> None:
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file of a run; a full disk says how to go on."""
         try:
             self.files.write(path, content)
         except OSError as e:
@@ -110,32 +132,6 @@ class Store:
                 hint="nothing half-written was left; make room and give the same command again: "
                 "it goes on from the last finished task",
             ) from e
-
-    # --- checkpoints ---------------------------------------------------------------------------------------------
-
-    def save_checkpoint(self, run_id: str, checkpoint: dict[str, Any]) -> None:
-        """Replace the run's checkpoint."""
-        buffer = io.BytesIO()
-        torch.save(checkpoint, buffer)
-        self._put(checkpoint_path(run_id), buffer.getvalue())
-
-    def load_checkpoint(self, run_id: str) -> dict[str, Any] | None:
-        """The run's last checkpoint; None where there is none. A damaged one is set aside."""
-        content = self.files.read(checkpoint_path(run_id))
-        if content is None:
-            return None
-        try:
-            checkpoint: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        except Exception as e:
-            self.set_aside(checkpoint_path(run_id), f"not a checkpoint: {type(e).__name__}")
-            return None
-        if checkpoint["format"] != CHECKPOINT_FORMAT:
-            self.set_aside(checkpoint_path(run_id), f"of another program version: format {checkpoint['format']}")
-            return None
-        return checkpoint
-
-    def drop_checkpoint(self, run_id: str) -> None:
-        self.files.delete(checkpoint_path(run_id))
 
 
 def checkpoint_path(run_id: str) -> str:
@@ -153,7 +149,7 @@ def _plain(name: str) -> str:
 
 def _parquet(table: pa.Table) -> bytes:
     out = io.BytesIO()
-    pq.write_table(table, out, compression="zstd")
+    pq.write_table(table, out, compression="zstd", write_page_checksum=True)
     return out.getvalue()
 
 

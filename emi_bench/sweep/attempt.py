@@ -18,9 +18,9 @@ from emi_bench.methods import get_method
 from emi_bench.run.execute import execute
 from emi_bench.run.loop import Progress
 from emi_bench.run.spec import RunSpec
-from emi_bench.store.claims import TTL, ClaimLost
+from emi_bench.store.defaults import TTL
 from emi_bench.store.failures import Failures, one_line
-from emi_bench.store.lease import Lease
+from emi_bench.store.leases import ClaimLost, Lease
 from emi_bench.store.patient import PatientFiles, PatientStore
 
 #: done: computed now. present: found in the store. held: another sweep is at it. lost: its worker died too often.

@@ -14,15 +14,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from emi_bench.data import get_info
 from emi_bench.methods import get_method
 from emi_bench.run.resolve import make_problem
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
-from emi_bench.store.schema import read_provenance
+from emi_bench.store.reading import parse
 from emi_bench.sweep.plan import Cell, shape_of
 
 MACS = 54.6e6  # of one forward at 32 px, nf=20
@@ -135,9 +132,9 @@ def _sample(store: Store, folders: set[str], results: dict[str, str]) -> Iterabl
             continue
         taken[group] += 1
         try:
-            table = pq.read_table(pa.BufferReader(store.files.read(path)))
-            first = table.slice(0, 1).to_pylist()[0]
-            spec = RunSpec.model_validate(read_provenance(table.schema.metadata)["spec"])
+            stored = parse(store.files.read(path) or b"")
+            first = stored.table.slice(0, 1).to_pylist()[0]
+            spec = RunSpec.model_validate(stored.told["spec"])
             model_seconds(spec, False)
         except Exception:  # a damaged or foreign file is the reader's business; here it only fails to inform
             continue

@@ -17,7 +17,7 @@ from emi_bench.registry import did_you_mean
 from emi_bench.run.resolve import check_memory, check_tasks, resolve
 from emi_bench.run.spec import Protocol, RunSpec, check_keys
 from emi_bench.store import Store
-from emi_bench.store.claims import Claim, Claims
+from emi_bench.store.leases import Claim, Claims
 from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")

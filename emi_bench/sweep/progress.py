@@ -11,8 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from emi_bench.store.claims import Claim
-from emi_bench.store.lease import holder
+from emi_bench.store.leases import Claim, holder
 from emi_bench.sweep.attempt import Outcome
 from emi_bench.sweep.plan import Cell
 from emi_bench.terminal import say

@@ -16,9 +16,10 @@ from typing import Any
 
 from emi_bench.data.reduce import Reduction
 from emi_bench.methods import get_method
-from emi_bench.store.claims import TTL, Claims
+from emi_bench.store.defaults import PATIENCE, TTL
 from emi_bench.store.failures import Failures
-from emi_bench.store.patient import PATIENCE, PatientStore
+from emi_bench.store.leases import Claims
+from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.attempt import Outcome
 from emi_bench.sweep.cluster import Cluster
 from emi_bench.sweep.packing import Request, slots

@@ -10,9 +10,8 @@ from rich.table import Table
 
 from emi_bench.errors import UserError
 from emi_bench.store import Store
-from emi_bench.store.claims import Claim, Claims
 from emi_bench.store.failures import Failure, Failures
-from emi_bench.store.lease import holder
+from emi_bench.store.leases import Claim, Claims, holder
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.invoke import Asked, failures_command, local_requests, planned
 from emi_bench.sweep.packing import Request, check_feasible, slots

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from functools import cache
 from typing import Any
@@ -16,8 +15,10 @@ from emi_bench.data import get_info, load
 from emi_bench.data.stream import Stream
 from emi_bench.methods import get_method, load_plugin, method_names
 from emi_bench.metrics import average_accuracy
-from emi_bench.run.loop import RunResult, build_method, run
+from emi_bench.run.checkpoint import Checkpoint, State
+from emi_bench.run.loop import build_method, run
 from emi_bench.run.resolve import resolve
+from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from tests.conformance.conftest import LEARN
 
@@ -42,20 +43,16 @@ def execute(spec: RunSpec, **kwargs: Any) -> RunResult:
 
 
 @cache
-def finished(name: str, dataset: str, seed: int = 0) -> tuple[RunResult, list[dict[str, Any]]]:
+def finished(name: str, dataset: str, seed: int = 0) -> tuple[RunResult, list[Checkpoint]]:
     """One undisturbed run and its checkpoints (as bytes would hold them), shared by the tests that look at it."""
-    kept: list[dict[str, Any]] = []
+    kept: list[Checkpoint] = []
     result = execute(small_spec(name, dataset, seed=seed), on_checkpoint=lambda c: kept.append(saved(c)))
     return result, kept
 
 
-def saved(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Through a file in the safe format, as the store does it."""
-    buffer = io.BytesIO()
-    torch.save(checkpoint, buffer)
-    buffer.seek(0)
-    loaded: dict[str, Any] = torch.load(buffer, weights_only=True)
-    return loaded
+def saved(checkpoint: Checkpoint) -> Checkpoint:
+    """Through the bytes of a file, as the store does it."""
+    return Checkpoint.decode(checkpoint.encode())
 
 
 @every_method
@@ -82,12 +79,12 @@ def test_another_seed_learns_something_else_from_the_same_classes(name: str) -> 
 
 def trained(spec: RunSpec) -> dict[str, Tensor]:
     """The parameters after the last task."""
-    kept: list[dict[str, Any]] = []
+    kept: list[Checkpoint] = []
     execute(spec, on_checkpoint=lambda c: kept.append(saved(c)))
     parameters = {
         key for key, _ in build_method(spec, get_info(spec.dataset), "cpu").net.named_parameters(prefix="net")
     }
-    return {key: value for key, value in kept[-1]["method"].items() if key in parameters}
+    return {key: value for key, value in kept[-1].method.items() if key in parameters}
 
 
 @every_method
@@ -108,7 +105,7 @@ def test_state_round_trips_through_a_checkpoint(name: str) -> None:
         method.observe(x, y)
     method.end_task()
     twin = build_method(spec, get_info(spec.dataset), "cpu")
-    twin.load_state_dict(saved({"m": method.state_dict()})["m"])
+    twin.load_state_dict(saved(Checkpoint(spec.run_id, 1, method.state_dict(), State())).method)
     assert_same(method.state_dict(), twin.state_dict())
     x, y = next(stream.batches(stream.order(1), 5))
     assert_same(method.observe(x, y), twin.observe(x, y))

@@ -14,6 +14,7 @@ from emi_bench.data.stream import Stream, TestSet, class_order
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method, method_names
 from emi_bench.methods.finetune import FineTune
+from emi_bench.run.checkpoint import Checkpoint
 from emi_bench.run.loop import Progress, build_method, evaluate, phases, run
 from emi_bench.run.measure import LossWindow, NonFiniteLoss
 from emi_bench.run.resolve import resolve
@@ -144,7 +145,7 @@ def test_loss_means_are_over_the_steps_that_had_the_term() -> None:
 
 
 def test_a_checkpoint_of_another_run_is_refused() -> None:
-    kept: list[dict[str, Any]] = []
+    kept: list[Checkpoint] = []
     run(spec("finetune"), load("digits"), on_checkpoint=kept.append)
     with pytest.raises(ValueError, match="not of"):
         run(spec("finetune", seed=1), load("digits"), resume=kept[0])

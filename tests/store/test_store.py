@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ import pytest
 import emi_bench
 from emi_bench import metrics
 from emi_bench.errors import UserError
-from emi_bench.run.features import FeatureTable
-from emi_bench.run.loop import CHECKPOINT_FORMAT, RunResult
-from emi_bench.store import DamagedFile, Store
+from emi_bench.run.result import FeatureTable, RunResult
+from emi_bench.store import DamagedFile, Store, frames
 from emi_bench.store.files import Files
-from emi_bench.store.schema import COLUMNS, SCHEMA_VERSION, NewerSchema
+from emi_bench.store.reading import NewerSchema
+from emi_bench.store.schema import COLUMNS, SCHEMA_VERSION
 from tests.synthetic import spec
 
 OLD = Path(__file__).parent / "files"
@@ -54,12 +55,12 @@ def test_a_result_comes_back_as_a_tidy_frame(tmp_path: Path) -> None:
     path = Store(tmp_path).write(result)
     assert path.endswith(f"digits/er/m40-s0-{result.spec.run_id}.parquet")
     frame = emi_bench.load_results(tmp_path)
-    assert list(frame.columns) == list(COLUMNS)
+    assert set(frame.columns) == {*COLUMNS, "cell_id"}
     assert len(frame) == 15
     row = frame[(frame.after_task == 3) & (frame.task == 2)].iloc[0]
     assert row.accuracy == result.matrix[2, 1]
     assert (row.n_test, row.memory, row.seed, row.schema_version) == (71, 40, 0, SCHEMA_VERSION)
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path)[list(COLUMNS)], frame, check_dtype=False)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path)[list(COLUMNS)], frame[list(COLUMNS)], check_dtype=False)
 
 
 def test_runs_carry_metrics_matrix_and_provenance(tmp_path: Path) -> None:
@@ -90,16 +91,16 @@ def test_offline_stores_only_its_last_row(tmp_path: Path) -> None:
 def test_pandas_reads_the_folder_while_other_things_lie_in_it(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write(made_up())
-    store.save_checkpoint("ab" * 32, {"format": CHECKPOINT_FORMAT, "state": {"phase": 1}})
+    store.put(f"_checkpoints/{'ab' * 32}.pt", b"a checkpoint")
     (tmp_path / "_README.md").write_text("what lies here")
     (tmp_path / "digits" / "er" / "_half.tmp").write_bytes(b"PAR1")
     assert len(pd.read_parquet(tmp_path)) == 15
 
 
 def test_an_empty_store_gives_empty_frames_with_all_columns(tmp_path: Path) -> None:
-    assert list(emi_bench.load_results(tmp_path / "nothing").columns) == list(COLUMNS)
+    assert set(emi_bench.load_results(tmp_path / "nothing").columns) == {*COLUMNS, "cell_id"}
     runs = emi_bench.load_runs(tmp_path / "nothing")
-    assert {"average_accuracy", "matrix", "config", "command"} <= set(runs.columns)
+    assert {"average_accuracy", "matrix", "config", "command", "cell_id", "changed"} <= set(runs.columns)
     assert runs.empty
 
 
@@ -113,26 +114,49 @@ def test_the_same_run_under_another_variant_is_found_and_not_doubled(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["", "other"], ids=["by its name", "by a variant's"])
-def test_a_file_cut_in_half_is_named_set_aside_and_counts_as_missing(tmp_path: Path, name: str) -> None:
+def test_a_file_cut_in_half_is_named_counts_as_missing_and_goes_only_for_its_successor(
+    tmp_path: Path, name: str
+) -> None:
     store = Store(tmp_path)
     whole, half = made_up(0), made_up(1, spec=spec("er", seed=1).model_copy(update={"variant": name}))
     store.write(whole)
     path = Path(store.write(half))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.warns(DamagedFile, match=half.spec.run_id):
+    store = Store(tmp_path)
+    with pytest.warns(DamagedFile, match=f"{half.spec.run_id}.*cut short.*does it again"):
+        assert list(store.results()) == [whole.spec.run_id]
+    with warnings.catch_warnings():  # it is named once, however often it is met
+        warnings.simplefilter("error")
         assert not store.done(half.spec.model_copy(update={"variant": ""}))
+        assert len(store.results()) == 1
     assert store.done(whole.spec)
+    with pytest.warns(DamagedFile):
+        assert len(emi_bench.load_runs(tmp_path)) == 1
+    assert path.exists()
+    with pytest.warns(DamagedFile, match="_damaged"):
+        store.write(made_up(1))
     assert len(list((tmp_path / "_damaged").iterdir())) == 1
-    assert len(emi_bench.load_runs(tmp_path)) == 1
+    assert len(emi_bench.load_runs(tmp_path)) == 2
 
 
-def test_a_file_that_only_looks_whole_is_set_aside_when_read(tmp_path: Path) -> None:
+def test_a_file_that_only_looks_whole_is_named_and_left_when_read(tmp_path: Path) -> None:
     store = Store(tmp_path)
     path = Path(store.write(made_up()))
     content = path.read_bytes()
     path.write_bytes(content[:40] + b"\0" * (len(content) - 80) + content[-40:])
-    with pytest.warns(DamagedFile):
-        assert emi_bench.load_results(tmp_path).empty
+    for load in (emi_bench.load_results, emi_bench.load_runs):
+        with pytest.warns(DamagedFile, match=r"is left out: .*clean --damaged"):
+            assert load(tmp_path).empty
+    assert path.exists()
+    assert not (tmp_path / "_damaged").exists()
+
+
+def test_an_error_of_our_own_code_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(Store(tmp_path).write(made_up()))
+    monkeypatch.setattr(frames, "TOLD", [*frames.TOLD, "a_key_too_many"])
+    with pytest.raises(KeyError, match="a_key_too_many"):
+        emi_bench.load_runs(tmp_path)
+    assert path.exists()
 
 
 def test_a_foreign_parquet_file_is_not_a_result(tmp_path: Path) -> None:
@@ -142,6 +166,7 @@ def test_a_foreign_parquet_file_is_not_a_result(tmp_path: Path) -> None:
     pd.DataFrame({"a": [1]}).to_parquet(path)
     with pytest.warns(DamagedFile, match="provenance"):
         assert emi_bench.load_runs(tmp_path).empty
+    assert path.exists()
 
 
 def test_a_result_of_a_newer_program_is_left_out_and_left_alone(tmp_path: Path) -> None:
@@ -223,22 +248,6 @@ def test_an_unwritable_place_is_refused_before_work_starts(tmp_path: Path) -> No
     with pytest.raises(UserError, match="cannot write results") as caught:
         Files(blocked / "results").check_writable()
     assert "--results" in caught.value.hint
-
-
-def test_checkpoints_come_back_and_a_damaged_one_is_set_aside(tmp_path: Path) -> None:
-    store, run_id = Store(tmp_path), "cd" * 32
-    assert store.load_checkpoint(run_id) is None
-    kept = {"format": CHECKPOINT_FORMAT, "state": {"phase": 2}}
-    store.save_checkpoint(run_id, kept)
-    assert store.load_checkpoint(run_id) == kept
-    path = tmp_path / "_checkpoints" / f"{run_id}.pt"
-    path.write_bytes(path.read_bytes()[:50])
-    with pytest.warns(DamagedFile):
-        assert store.load_checkpoint(run_id) is None
-    store.save_checkpoint(run_id, kept | {"format": CHECKPOINT_FORMAT + 1})
-    with pytest.warns(DamagedFile, match="another program version"):
-        assert store.load_checkpoint(run_id) is None
-    store.drop_checkpoint(run_id)
 
 
 def test_a_run_that_wants_features_is_done_only_with_them(tmp_path: Path) -> None:

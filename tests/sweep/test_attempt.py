@@ -8,8 +8,8 @@ import torch
 from emi_bench.data import load
 from emi_bench.data.dataset import DataSet
 from emi_bench.run.loop import Progress
-from emi_bench.store.claims import Claims
 from emi_bench.store.failures import Failures
+from emi_bench.store.leases import Claims
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.attempt import attempt
 from tests.synthetic import spec as make_spec

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from emi_bench.store.claims import Claim, ClaimLost, Claims
 from emi_bench.store.files import Files
-from emi_bench.store.lease import Lease
+from emi_bench.store.leases import Claim, ClaimLost, Claims, Lease
 from emi_bench.store.patient import PatientFiles
 
 RUN = "a" * 64

@@ -8,7 +8,7 @@ from emi_bench.errors import UserError
 from emi_bench.methods import method_names
 from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
-from emi_bench.store.claims import Claims
+from emi_bench.store.leases import Claims
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import Cell, expand, make_plan, parse_only, parse_seeds, select
 from tests.sweep.sweeping import ROOT, sweep_file

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from emi_bench.store.claims import Claim
+from emi_bench.store.leases import Claim
 from emi_bench.sweep.attempt import Outcome
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import expand

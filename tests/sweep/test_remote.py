@@ -23,8 +23,8 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 from emi_bench.data import load
 from emi_bench.run.loop import Progress, run
 from emi_bench.store import claims as claims_module
-from emi_bench.store.claims import Claims
 from emi_bench.store.files import Files
+from emi_bench.store.leases import Claims
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.attempt import attempt
 from emi_bench.sweep.check import read_sweep

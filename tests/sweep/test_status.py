@@ -13,7 +13,7 @@ from emi_bench.cli import app as cli
 from emi_bench.data import load
 from emi_bench.run.execute import execute
 from emi_bench.store import Store
-from emi_bench.store.claims import Claims
+from emi_bench.store.leases import Claims
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import Cell, expand
 from tests.sweep.sweeping import sweep_file

@@ -15,6 +15,7 @@ from emi_bench.data.views.colour import (
     GREY_TORCHVISION,
     KORNIA,
     TORCHVISION,
+    ColourOp,
     draw_factors,
     grey_where,
     jitter,
@@ -22,6 +23,7 @@ from emi_bench.data.views.colour import (
 from emi_bench.data.views.crop import crop_flip, kornia_boxes, ocm_boxes, torchvision_boxes
 from emi_bench.data.views.layout import replace_rows, rows_of
 from emi_bench.data.views.ordered_jitter import ordered_jitter
+from emi_bench.data.views.pad_crop import pad_crop_flip
 from emi_bench.draws import Draws
 
 
@@ -44,6 +46,15 @@ def scr_view(images: Tensor, draws: Draws) -> Tensor:
     Per image, but one order of the colour operations a call. For images in 0-1.
     Draws: crop.area, crop.log_ratio, crop.x, crop.y, flip, jitter, brightness, contrast, saturation, hue, order, gray.
     """
+    return _kornia_view(images, draws, KORNIA)
+
+
+def full_view(images: Tensor, draws: Draws) -> Tensor:
+    """`full` of the modern papers (kornia 0.6): `scr_view` with torchvision's meaning of the colour operations."""
+    return _kornia_view(images, draws, TORCHVISION)
+
+
+def _kornia_view(images: Tensor, draws: Draws, family: tuple[ColourOp, ...]) -> Tensor:
     n, side = len(images), images.shape[-1]
     boxes = kornia_boxes(draws, n, side)
     flip = draws.bernoulli("view.flip", 0.5, n)
@@ -54,8 +65,36 @@ def scr_view(images: Tensor, draws: Draws) -> Tensor:
 
     out = crop_flip(images, boxes, flip, mapping="corners")
     rows = rows_of(jittered, images)
-    out = replace_rows(out, rows, jitter(out[rows], KORNIA, factors, order))
+    out = replace_rows(out, rows, jitter(out[rows], family, factors, order))
     return grey_where(out, gray)
+
+
+def partial_view(images: Tensor, draws: Draws) -> Tensor:
+    """`partial` of the modern papers: a frame of 4 pixels (an eighth of smaller images), cropped back at **one** place
+    for all images of the call; flip 0.5 an image. The frame is black for images in 0-1.
+
+    Draws: view.pad.y, view.pad.x (one integer each), flip.
+    """
+    return pad_crop_flip(images, draws, padding=min(4, images.shape[-1] // 8), together=True)
+
+
+def crop_view(images: Tensor, draws: Draws) -> Tensor:
+    """The first link of CCL-DC's chain (kornia): crop of area U(0.6, 1), flip 0.5, per image.
+
+    Draws: crop.area, crop.log_ratio, crop.x, crop.y, flip.
+    """
+    boxes = kornia_boxes(draws, len(images), images.shape[-1], (0.6, 1.0))
+    return crop_flip(images, boxes, draws.bernoulli("view.flip", 0.5, len(images)), mapping="corners")
+
+
+def grey_crop_view(images: Tensor, draws: Draws, *, grey_p: float, area: float) -> Tensor:
+    """GSA (grey 0.2, area 0.6), MOSE (0.25, 0.3): grey, then a resized crop of area U(area, 1). `ocm_view` unflipped.
+
+    Draws: gray, crop.area, crop.log_ratio, crop.x, crop.y.
+    """
+    n, side = len(images), images.shape[-1]
+    gray = draws.bernoulli("view.gray", grey_p, n)
+    return grey_where(crop_flip(images, ocm_boxes(draws, n, side, (area, 1.0)), mapping="image"), gray)
 
 
 def dvc_view(images: Tensor, draws: Draws) -> Tensor:

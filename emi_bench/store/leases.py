@@ -1,9 +1,12 @@
-"""Who is working on a run: leases under `_claims/`, so that two sweeps on one store never do the same run at once.
+"""Who is working on a run: leases, so that two sweeps on one store never do the same run at once.
 
 A claim is the file `_claims/<run_id>.<n>`; the highest n holds. It is taken by creating the file, which succeeds for
 exactly one (O_EXCL; also on NFS 3 and later), renewed by replacing it, and taken over from a dead holder by creating
 n+1. A claim is dead when its heartbeat is older than `ttl` seconds, when its process is gone (same host), or when it
 belongs to the caller's own sweep, whose former worker was lost.
+
+A `Lease` takes a claim, keeps it alive from a thread, and gives it back. A heartbeat looks at its own claim and at the
+next number, and writes: three files, however many runs there are.
 
 Object stores (`s3://`, `gs://`) have no exclusive creation through pyarrow: the object is written, and read back after
 a moment; the last writer holds. Two sweeps that claim within that moment may both compute a run: the result is still
@@ -16,16 +19,21 @@ import contextlib
 import json
 import os
 import socket
+import threading
 import time
 import uuid
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
+from emi_bench.store.defaults import TTL
 from emi_bench.store.files import Files
+from emi_bench.store.patient import PatientFiles
+from emi_bench.store.processes import process_space, running
 
 FOLDER = "_claims"
-TTL = 60.0
+BEATS = 4  # heartbeats within the time to live
 SETTLE = 1.0  # seconds between writing and reading back on an object store
 
 
@@ -43,7 +51,7 @@ class Claim:
     label: str = ""
     sweep: str = ""
     host: str = field(default_factory=socket.gethostname)
-    space: str = field(default_factory=lambda: _process_space())  #: containers may share a host's name, not its pids
+    space: str = field(default_factory=process_space)
     pid: int = field(default_factory=os.getpid)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: float = field(default_factory=time.time)
@@ -63,8 +71,8 @@ class Claim:
             return True
         if time.time() - self.heartbeat > self.ttl:
             return True
-        here = self.host == socket.gethostname() and self.space == _process_space()
-        return here and not _running(self.pid)
+        here = self.host == socket.gethostname() and self.space == process_space()
+        return here and not running(self.pid)
 
 
 class Claims:
@@ -91,9 +99,9 @@ class Claims:
 
     def renew(self, claim: Claim, **news: Any) -> Claim:
         """Say that the holder lives, and how far the run is. Raises ClaimLost if it is another's by now."""
-        newest = self._newest(claim.run_id).get(claim.run_id, 0)
         found = self._read(claim.run_id, claim.generation)
-        if newest != claim.generation or (found is not None and found.token != claim.token):
+        successor = f"{FOLDER}/{claim.run_id}.{claim.generation + 1}"
+        if found is None or found.token != claim.token or self.files.exists(successor):
             raise ClaimLost(f"{claim.label or claim.run_id[:12]} was taken over by another sweep")
         fresh = replace(claim, heartbeat=time.time(), **news)
         self.files.write(claim.path, _encode(fresh))
@@ -104,7 +112,7 @@ class Claims:
         found = self._read(claim.run_id, claim.generation)
         if found is not None and found.token != claim.token:
             return
-        for generation in range(claim.generation, 0, -1):
+        for generation in range(1, claim.generation + 1):  # the one that holds goes last
             self.files.delete(f"{FOLDER}/{claim.run_id}.{generation}")
 
     def release_all(self, owner: str) -> None:
@@ -164,21 +172,64 @@ def _encode(claim: Claim) -> bytes:
     return json.dumps(asdict(claim)).encode()
 
 
-def _process_space() -> str:
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
+class Lease:
+    """`with Lease(...) as lease: if lease.held: ...`; `tell` notes progress, and raises once the run is another's."""
+
+    def __init__(
+        self, files: Files, run_id: str, *, owner: str, label: str = "", sweep: str = "", ttl: float = TTL
+    ) -> None:
+        self._claims = Claims(files, ttl)
+        # A heartbeat that waited for the disk could revive a claim that was given back: it tries once.
+        once = PatientFiles(files.uri, patience=0) if isinstance(files, PatientFiles) else files
+        self._beating = Claims(once, ttl)
+        self._claim = self._claims.acquire(run_id, owner=owner, label=label, sweep=sweep)
+        self._news: dict[str, Any] = {}
+        self._lost: ClaimLost | None = None
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._interval = ttl / BEATS
+        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+
+    @property
+    def held(self) -> bool:
+        return self._claim is not None
+
+    def __enter__(self) -> Self:
+        if self.held:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        with self._lock:
+            claim, self._claim = self._claim, None
+        if claim is not None and self._lost is None:
+            self._claims.release(claim)
+
+    def tell(self, phase: int, n_phases: int, accuracy: float | None) -> None:
+        """How far the run is, for `emi-bench status`; written with the next heartbeat."""
+        if self._lost is not None:
+            raise self._lost
+        self._news = {"phase": phase, "n_phases": n_phases, "accuracy": accuracy}
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._interval):
+            with self._lock:
+                if self._claim is None:
+                    return
+                try:
+                    self._claim = self._beating.renew(self._claim, **self._news)
+                except ClaimLost as e:
+                    self._lost = e
+                    return
+                except OSError:  # the next beat may get through; if none does, others may take the run
+                    continue
 
 
-def _running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return True
+def holder(claim: Claim) -> str:
+    """For people: who holds a run.
+
+    >>> holder(Claim("r", 1, "o", host="node7", pid=12))
+    'node7, process 12'
+    """
+    return f"{claim.host}, process {claim.pid}"

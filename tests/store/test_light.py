@@ -1,0 +1,28 @@
+"""Reading results brings neither torch nor Ray along."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+READERS = [
+    "assert len(emi_bench.load_runs(where)) == 30",
+    "assert len(emi_bench.load_results(where)) == 30 * 15 - 2 * 10",  # the offline bound has its last row only
+    "from emi_bench.store.features import feature_reader; assert feature_reader(where)('0') is None",
+    "from emi_bench.store.leases import Claims; assert not Claims(emi_bench.store.Store(where).files).live()",
+    "from emi_bench.store.failures import Failures; assert not Failures(emi_bench.store.Store(where).files).all()",
+]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_imports_no_torch_and_no_ray(reader: str) -> None:
+    code = f"import sys, emi_bench, emi_bench.store; where = {str(RESULTS)!r}; {reader}\n"
+    code += (
+        "heavy = {'torch', 'torchvision', 'ray', 'matplotlib', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
