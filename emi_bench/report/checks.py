@@ -19,9 +19,13 @@ REDUCTION = frozenset({"image_size", "train_per_class", "test_per_class"})
 Records = pd.DataFrame | Sequence[Mapping[str, Any]]  #: what `load_runs` returns, or its rows
 
 
+def as_records(runs: Records) -> Sequence[Mapping[Any, Any]]:
+    return runs.to_dict("records") if isinstance(runs, pd.DataFrame) else runs
+
+
 def read_runs(records: Records, wanted: Callable[[Run], bool] = lambda _: True) -> tuple[list[Run], list[Note]]:
     """The trusted runs among the wanted of a store's, in a fixed order, and the notes on what was odd."""
-    rows: Sequence[Mapping[Any, Any]] = records.to_dict("records") if isinstance(records, pd.DataFrame) else records
+    rows = as_records(records)
     columns = records if isinstance(records, pd.DataFrame) else rows[0] if rows else REQUIRED
     missing = [c for c in REQUIRED if c not in columns]
     if missing:
@@ -30,7 +34,17 @@ def read_runs(records: Records, wanted: Callable[[Run], bool] = lambda _: True) 
             hint="give the report what emi_bench.load_runs() returns",
         )
     runs = [run for row in rows if wanted(run := to_run(row))]
-    runs.sort(key=lambda r: (r.setting.dataset, r.setting.n_tasks, r.setting.memory, r.row.method, r.row.variant, r.seed, r.run_id))
+    runs.sort(
+        key=lambda r: (
+            r.setting.dataset,
+            r.setting.n_tasks,
+            r.setting.memory,
+            r.row.method,
+            r.row.variant,
+            r.seed,
+            r.run_id,
+        )
+    )
     notes: list[Note] = []
     for step in (_same_file_twice, _incomplete, _other_contents, _same_cell_twice):
         runs = step(runs, notes)
@@ -107,7 +121,8 @@ def _other_contents(runs: list[Run], notes: list[Note]) -> list[Run]:
         kept = max(contents, key=lambda f: (len(contents[f]), max(_finished(r) for r in contents[f]), f))
         odd = [r for f, some in contents.items() if f != kept for r in some]
         if odd:
-            said = f"{len(odd)} runs on {odd[0].setting.dataset} saw other data than {len(contents[kept])} runs under this name"
+            where, most = odd[0].setting.dataset, len(contents[kept])
+            said = f"{len(odd)} runs on {where} saw other data than {most} runs under this name"
             notes.append(Note("fingerprint", f"{said}; they are set aside: {few(r.name for r in odd)}"))
             aside |= {r.run_id for r in odd}
     return [r for r in runs if r.run_id not in aside]
@@ -151,9 +166,7 @@ def _differs(runs: list[Run], group: Callable[[Run], Hashable], value: Callable[
 
 def _orders(runs: list[Run], notes: list[Note]) -> None:
     with_order = [r for r in runs if r.about.get("class_order") is not None]
-    odd = _differs(
-        with_order, lambda r: (r.setting.family, r.seed), lambda r: tuple(r.about["class_order"])
-    )
+    odd = _differs(with_order, lambda r: (r.setting.family, r.seed), lambda r: tuple(r.about["class_order"]))
     if odd:
         said = (f"{r.setting.dataset} seed {r.seed}" for r in odd)
         notes.append(
@@ -177,7 +190,7 @@ def _strangers(runs: list[Run], notes: list[Note]) -> None:
         notes.append(
             Note(
                 "unknown-method",
-                f"methods that say nothing of themselves, shown under their own names without a citation: {', '.join(own)}",
+                f"methods that say nothing of themselves, shown under their names without a citation: {', '.join(own)}",
             )
         )
 

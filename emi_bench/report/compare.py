@@ -22,12 +22,12 @@ VERDICTS: tuple[Verdict, ...] = ("agrees", "above", "below", "too few runs", "no
 ROUNDING = 0.05  #: a value printed with one decimal stands for this much on either side
 
 RULE = (
-    "Verdict: `agrees` where the 95 % Welch interval of ours minus theirs, give or take the rounding (0.05), holds zero; "
-    "else `above` or `below` (ours against theirs). Fewer than three runs give no verdict. The published ± is read as "
-    "the standard deviation of its runs, as the caption says; read as the half-width of a 95 % interval of the mean, as "
-    "the programs of several of its baselines print it, it gives the verdict beside it. Where no ± was printed ours "
-    "stands in for it; a value without a number of runs counts as one run. p is of the same test, adjusted by Holm over "
-    "all judged cells of the paper."
+    "Verdict: `agrees` where the 95 % Welch interval of ours minus theirs, give or take the rounding (0.05), holds "
+    "zero; else `above` or `below` (ours against theirs). Fewer than three runs give no verdict. The published ± is "
+    "read as the standard deviation of its runs, as the caption says; read as the half-width of a 95 % interval of "
+    "the mean, as the programs of several of its baselines print it, it gives the verdict beside it. Where no ± was "
+    "printed ours stands in for it; a value without a number of runs counts as one run. p is of the same test, "
+    "adjusted by Holm over all judged cells of the paper."
 )
 
 
@@ -161,7 +161,7 @@ def headline(found: Sequence[Comparison]) -> str:
     certain = sum(c.p_holm < 0.05 for c in mine)
     return (
         f"{counts['agrees']} of {judged} judged cells agree with the paper, {counts['above']} are above, "
-        f"{counts['below']} below; chance alone would put about {0.05 * judged:.0f} outside, and {certain} stay outside "
-        f"when adjusted for the number of cells. {counts['too few runs']} cells have too few runs, "
+        f"{counts['below']} below; chance alone would put about {0.05 * judged:.0f} outside, and {certain} stay "
+        f"outside when adjusted for the number of cells. {counts['too few runs']} cells have too few runs, "
         f"{counts['not run']} did not run."
     )

@@ -104,7 +104,9 @@ def differences(grid: Grid, settings: Sequence[Setting], metric: Metric, ours: R
     for setting in settings:
         mine = grid.cell(ours, setting).by_seed(metric)
         rows = [r for r in grid.rows([setting]) if mine and r != ours and r.role != "bound"]
-        found = {r: contrast(mine, theirs, metric.higher) for r in rows if (theirs := grid.cell(r, setting).by_seed(metric))}
+        found = {
+            r: contrast(mine, theirs, metric.higher) for r in rows if (theirs := grid.cell(r, setting).by_seed(metric))
+        }
         adjusted = holm([c.p for c in found.values()])
         out += [Difference(ours, r, setting, c, p) for (r, c), p in zip(found.items(), adjusted, strict=True)]
     return out

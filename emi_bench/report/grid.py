@@ -96,7 +96,7 @@ class Grid:
 
     @cached_property
     def paper_settings(self) -> list[Setting]:
-        """Those of the paper's nine columns that have runs, are planned or, with `paper_grid`, all; none where the store
+        """Those of the paper's nine columns that have runs or are planned, with `paper_grid` all; none where the store
         holds no run of one."""
         mine = [s for s in self.settings if is_paper_setting(s)]
         if not mine:
@@ -214,7 +214,9 @@ class Grid:
     @cached_property
     def focus(self) -> Row | None:
         """Whom the comparisons are about: ours where it ran, else the best on average over the columns it ran in."""
-        ran = [r for r in self.rows(self.settings) if r.role != "bound" and any(self.cell(r, s).n for s in self.settings)]
+        ran = [
+            r for r in self.rows(self.settings) if r.role != "bound" and any(self.cell(r, s).n for s in self.settings)
+        ]
         ours = [r for r in ran if r.role == "ours"]
         if ours:
             return ours[-1]

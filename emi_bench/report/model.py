@@ -52,7 +52,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Blocks of lines under grouped columns; a rule between blocks. `number`: of the paper's table, for its own grid."""
+    """Blocks of lines under grouped columns, a rule between blocks. `number`: of the paper's table, on its own grid."""
 
     name: str
     kind: Kind

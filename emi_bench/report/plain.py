@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import textwrap
 from collections.abc import Sequence
 
 from emi_bench.report.model import DAGGER, DASH, Record, Table, Value, number
@@ -51,7 +53,7 @@ def csv_table(table: Table) -> str:
     nothing = {"mean": NAN, "spread": NAN, "n": 0, "expected": ""}
     return csv_text([
         dict(value.key)
-        | (nothing if (s := value.summary) is None else {"mean": s.mean, "spread": s.spread, "n": s.n, "expected": s.expected})
+        | (vars(value.summary) if value.summary else nothing)
         | {"best": int(value.best), "second": int(value.second)}
         for line in table.lines for value in line.values
     ])  # fmt: skip
@@ -64,5 +66,30 @@ def csv_text(records: Sequence[Record]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
     for r in records:
-        writer.writerow(["" if (v := r.get(k, "")) != v else float.__repr__(v) if isinstance(v, float) else v for k in names])
+        writer.writerow(
+            ["" if (v := r.get(k, "")) != v else float.__repr__(v) if isinstance(v, float) else v for k in names]
+        )
     return out.getvalue()
+
+
+def fitted_table(table: Table, width: int) -> str:
+    """For a terminal: a piece for each data set, and as many as it takes for one that is too wide."""
+    _, body = grid_of(table, marks=False)
+    labels = [" ".join(t.plain for t in line.labels) for line in table.lines]
+    stub = max(map(len, labels), default=0)
+    out, at = [table.title, ""], len(table.stub)
+    for group, columns in table.groups:
+        texts = [[c.plain, *(row[at + i] for row in body)] for i, c in enumerate(columns)]
+        at += len(columns)
+        while texts:
+            sizes = [max(map(len, column)) + 2 for column in texts]
+            fitting = max(1, sum(stub + used <= width for used in itertools.accumulate(sizes)))
+            piece, texts = texts[:fitting], texts[fitting:]
+            lines = zip(["", *labels], *piece, strict=True)
+            out += [" " * stub + "  " + group.plain] if group.plain else []
+            out += [
+                label.ljust(stub) + "".join(c.rjust(n) for c, n in zip(line, sizes, strict=False))
+                for label, *line in lines
+            ]
+            out.append("")
+    return "\n".join([*out, *textwrap.wrap(table.caption.plain, width), ""])

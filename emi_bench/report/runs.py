@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from emi_bench import metrics
 from emi_bench.facts import Facts
 from emi_bench.report.axes import MEMORY, TIME, Row, Setting
+from emi_bench.run.spec import RunSpec
 
 #: What `load_runs` must bring for a report to be made.
 REQUIRED = (
@@ -23,6 +24,7 @@ METRIC_COLUMNS = (*metrics.METRICS, TIME.name, MEMORY.name, "wall_seconds")
 ABOUT = (
     "device", "n_params", "git_sha", "threads", "started", "finished", "versions", "data_fingerprint", "class_order",
 )  # fmt: skip
+LEFT_OUT: frozenset[str] = RunSpec.model_fields["left_out"].default  #: by runs that do not say
 PROTOCOL = "protocol."  #: before a protocol's field among what a run changed
 
 
@@ -112,11 +114,9 @@ def to_run(record: Mapping[Any, Any]) -> Run:
         matrix=np.asarray(record["matrix"], dtype=np.float64),
         config=dict(record["config"]),
         changed=changed,
-        left_out=frozenset(told if isinstance(told := record.get("left_out"), Iterable) else ()),
+        left_out=frozenset(told if isinstance(told := record.get("left_out"), list) else LEFT_OUT),
         source=_text(record.get("source")) or dataset,
         command=_text(record.get("command")),
         schema_version=int(version) if version == version else 0,
         about={k: record[k] for k in ABOUT if k in record},
     )
-
-

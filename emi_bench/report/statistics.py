@@ -17,8 +17,10 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its standard error `se` on `df` degrees of freedom, from n runs (of each sample). `paired`: over seeds
-    that all samples share. Below three runs `se` is NaN, and so are the interval and p."""
+    """A mean with its standard error `se` on `df` degrees of freedom, from n runs (of each sample).
+
+    `paired`: over seeds that all samples share. Below three runs `se` is NaN, and so are the interval and p.
+    """
 
     mean: float
     se: float
@@ -84,7 +86,7 @@ def independent(terms: Sequence[tuple[float, Estimate]]) -> Estimate:
 
 
 def combination(terms: Sequence[tuple[float, BySeed]]) -> Estimate:
-    """A weighted sum of samples by seed, such as a difference. Over the seeds they share, if these are two or more; else
+    """A weighted sum of samples by seed, a difference say: over the seeds they share, if these are two or more; else
     of independent samples."""
     shared = sorted(set.intersection(*(set(x) for _, x in terms)))
     if len(shared) > 1:

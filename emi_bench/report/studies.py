@@ -126,7 +126,9 @@ def in_a_study(grid: Grid, row: Row, setting: Setting) -> bool:
         return False
     changed = set(grid.cell(row, setting).runs[0].constants)
     mine = grid.cell(row, setting).runs[0].config
-    return any(changed <= set(about.keys) for about in STUDIES.values()) or any(mine.get(k) is False for k in PARTS.keys)
+    return any(changed <= set(about.keys) for about in STUDIES.values()) or any(
+        mine.get(k) is False for k in PARTS.keys
+    )
 
 
 def readings(grid: Grid, setting: Setting, method: str = METHOD) -> list[tuple[Row, Cell, dict[str, Any]]]:

@@ -73,7 +73,7 @@ def _value(cell: Cell, metric: Metric, spread: Spread, key: Key, digits: int = 1
 
 
 def _blocks(lines: Iterable[Line]) -> list[list[Line]]:
-    """Bounds, the paper's rows, methods beyond the paper, ours; without methods beyond it ours ends the paper's rows."""
+    """Bounds, the paper's rows, methods beyond it, ours; without methods beyond it ours ends the paper's rows."""
     blocks: list[list[Line]] = [[], [], [], []]
     for line in lines:
         assert line.row is not None
@@ -91,7 +91,8 @@ def method_table(
 ) -> Table:
     """Methods by settings: the bounds above the rule, ours last."""
     if table.kind == "forgetting":
-        rows = [r for r in rows if not any(grid.joint(r, s) for s in settings)]
+        bounds = {"bound"} if table.number else set()  # the paper's Table II is without them
+        rows = [r for r in rows if r.role not in bounds and not any(grid.joint(r, s) for s in settings)]
     lines = []
     for row in rows:
         values = tuple(_value(grid.cell(row, s), metric, spread, _key(row, s)) for s in settings)
@@ -214,7 +215,9 @@ def study_tables(evidence: Evidence) -> list[Table]:
             number = s.about.number if is_study_setting(s.setting) else None
             name = f"table{number}" if number else f"{kind}_{s.setting.slug}"
             title = f"Table {ROMAN[number]}: {kind}" if number else f"{kind.capitalize()} on {where}"
-            table, words = MAKERS[s.about.kind](s, evidence.spread, Table(name, s.about.kind, number, title, (), (), ()))
+            table, words = MAKERS[s.about.kind](
+                s, evidence.spread, Table(name, s.about.kind, number, title, (), (), ())
+            )
             what, _, extra = words.partition("|")
             told = f"{what} {where}: average accuracy"
             text = caption(told, ACCURACY, table.summaries, evidence.spread, extra, table.has_gaps)
@@ -240,12 +243,12 @@ def efficiency_tables(evidence: Evidence) -> list[Table]:
     return [t for t in out if t.summaries]
 
 
-def _efficiency(
-    setting: Setting, cells: Mapping[Row, Cell], spread: Spread, table: Table, packed: str = ""
-) -> Table:
+def _efficiency(setting: Setting, cells: Mapping[Row, Cell], spread: Spread, table: Table, packed: str = "") -> Table:
     """A row a method, or as in the paper a column where they are few."""
     metrics = ((TIME, 1), (MEMORY, 2))
-    values = [[_value(cell, m, spread, _key(row, setting), digits) for m, digits in metrics] for row, cell in cells.items()]
+    values = [
+        [_value(cell, m, spread, _key(row, setting), digits) for m, digits in metrics] for row, cell in cells.items()
+    ]
     if table.number:
         stub, columns = (Text(""),), tuple(Text(r.title) for r in cells)
         lines = [Line((Text(m.title),), tuple(v[i] for v in values), compete=False) for i, (m, _) in enumerate(metrics)]

@@ -54,7 +54,14 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
             ax.plot(tasks, mean, label=row.title, marker=marker, **style)
             if cell.n > 1:
                 std = curves.std(axis=0, ddof=1)
-                ax.fill_between(tasks, np.maximum(mean - std, 0), np.minimum(mean + std, 100), color=style["color"], alpha=0.15, linewidth=0)
+                ax.fill_between(
+                    tasks,
+                    np.maximum(mean - std, 0),
+                    np.minimum(mean + std, 100),
+                    color=style["color"],
+                    alpha=0.15,
+                    linewidth=0,
+                )
             records.append((setting, row, [int(t) for t in tasks], curves, cell.n))
         ax.set_title(panel_title(setting, differs))
         ax.set_xticks(task_ticks(setting.n_tasks))

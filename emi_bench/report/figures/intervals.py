@@ -42,9 +42,7 @@ def differences(evidence: Evidence) -> Iterator[Drawing]:
         ax.set_xlabel(f"{ours.title} minus method (points)")
     unpaired = "" if all(d.found.paired for d in found) else " Hollow marks are unpaired: too few shared seeds."
     caption = f"{ours.title} minus each method in average accuracy: mean paired difference, 95 % t interval.{unpaired}"
-    yield Drawing(
-        "differences", f"{ours.title} against the others", caption, figure, [d.record for d in found]
-    )
+    yield Drawing("differences", f"{ours.title} against the others", caption, figure, [d.record for d in found])
 
 
 def overall(evidence: Evidence) -> Iterator[Drawing]:
@@ -70,8 +68,8 @@ def overall(evidence: Evidence) -> Iterator[Drawing]:
             for o in found
         ]  # fmt: skip
         caption = "Average rank by mean accuracy; rows with gaps are left out." + (
-            " Beside it, the way from fine-tune's to offline's accuracy that a method goes, averaged over the settings; "
-            "95 % t interval over the seeds." if scored else ""
+            " Beside it, the way from fine-tune's to offline's accuracy that a method goes, averaged over the "
+            "settings; 95 % t interval over the seeds." if scored else ""
         )  # fmt: skip
         name = "overall" if group == "paper" or not evidence.grid.paper_settings else "overall_own"
         yield Drawing(name, "Over all settings", caption, figure, data)

@@ -64,8 +64,7 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
         ax.set_ylabel("After task")
     for ax in axes[max(0, len(panels) - columns) : len(panels)]:
         ax.set_xlabel("Task")
-    bars = [(ax, p[2]) for ax, p in zip(axes, panels, strict=False) if p[2]]
-    bars.insert(0, (axes[0], False))
+    bars = [(axes[0], False), *((ax, True) for ax, p in zip(axes, panels, strict=False) if p[2])]
     share = (1 - 0.62 / height) / len(bars)
     for i, (ax, difference) in enumerate(bars):
         bottom = 0.4 / height + (len(bars) - 1 - i) * share

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from emi_bench import reference
 from emi_bench.report.grid import Grid
 from emi_bench.report.sentences import points, rows
-from emi_bench.report.sentences.answers import Answers, Ours, Printed
-from emi_bench.report.sentences.grades import RULE, Checked, Claim, Grade, Part, Verdict, worst
+from emi_bench.report.sentences.answers import Ours, Printed
+from emi_bench.report.sentences.grades import RULE, Checked, Grade, Part, Verdict, worst
 from emi_bench.report.studies import Study
 
 __all__ = ["CHECKS", "RULE", "Checked", "check_sentences", "headline"]
 
-CHECKS: dict[str, Callable[[Claim, Answers], list[Part]]] = rows.CHECKS | points.CHECKS
+CHECKS = rows.CHECKS | points.CHECKS
 PAPER: dict[Grade, Verdict] = {
     "size": "holds", "direction": "holds", "against": "contradicts itself", "undecided": "contradicts itself",
     None: "not in a table",
@@ -33,7 +33,9 @@ def check_sentences(grid: Grid, studies: Mapping[str, Sequence[Study]]) -> list[
         note = claim.get("note", "")
         if claim["check"] == "fact":
             part = Part(f"printed: {claim['printed']}; in fact {claim['actual']}", "against")
-            out.append(Checked(claim["id"], claim["quote"], note, "contradicts itself", "not about results", (part,), ()))
+            out.append(
+                Checked(claim["id"], claim["quote"], note, "contradicts itself", "not about results", (part,), ())
+            )
             continue
         parts = [tuple(CHECKS[claim["check"]](claim, answers)) for answers in (printed, ours)]
         paper, mine = (worst([p.grade for p in some]) for some in parts)

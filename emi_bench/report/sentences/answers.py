@@ -131,7 +131,7 @@ class Ours:
 
 
 def printed_uncertainty(terms: Sequence[Term], ours: Sequence[Term]) -> Estimate:
-    """Of a number that the paper states: that of its cells' ten runs; where it prints no spread, our runs' stands in."""
+    """Of a number that the paper states: that of its cells' ten runs; without a printed spread ours stands in."""
     runs = int(reference.settings()["runs"])
     pairs = zip(terms, ours, strict=True)
     stds = [(w, a.mean, a.std if a.std == a.std else o.std) for (w, a), (_, o) in pairs]

@@ -18,9 +18,9 @@ Verdict = Literal[
     "not about results",
 ]  # fmt: skip
 RULE = (
-    "Direction holds: the 95 % interval of the difference lies on the sentence's side of zero. Size agrees: besides, the "
-    "printed value lies in the interval of the difference, our uncertainty and that of the paper's ten runs counted. "
-    "Undecided: the interval holds zero. Below three shared runs there is no grade."
+    "Direction holds: the 95 % interval of the difference lies on the sentence's side of zero. Size agrees: besides, "
+    "the printed value lies in the interval of the difference, our uncertainty and that of the paper's ten runs "
+    "counted. Undecided: the interval holds zero. Below three shared runs there is no grade."
 )
 ROUNDING = 0.1  #: of a difference of two printed means
 Claim = dict[str, Any]
@@ -71,7 +71,7 @@ def worst(grades: Sequence[Grade]) -> Grade:
     """Of several that must all hold: one against it settles it, then one that is missing."""
     for bad in ("against", None, "undecided", "direction"):
         if bad in grades:
-            return bad  # type: ignore[return-value]
+            return bad
     return "size" if grades else None
 
 
@@ -93,5 +93,5 @@ def sized(e: Answers, terms: Sequence[Term], printed: float, theirs: Sequence[An
 def ahead(e: Answers, mine: Answer, others: Mapping[Any, Answer], sign: float, all_there: bool) -> Grade:
     """Whether one value is ahead of all others; one that is clearly better settles it, else all must be there."""
     grades = [side(e.sum([(1.0, mine), (-1.0, other)]), sign) for other in others.values()]
-    worst = worst(grades)
-    return worst if all_there or worst == "against" else None
+    grade = worst(grades)
+    return grade if all_there or grade == "against" else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from emi_bench import reference
@@ -83,8 +85,7 @@ def _cost(claim: Claim, e: Answers) -> list[Part]:
         return [Part("–", None)]
     text = ", ".join(f"{Row(m).title} {v.mean:.3g}" for m, v in found.items())
     values = list(found.values())
-    pairs = zip(values, values[1:], strict=False)
-    return [Part(text, worst([side(e.sum([(1.0, more), (-1.0, less)])) for less, more in pairs]))]
+    return [Part(text, worst([side(e.sum([(1.0, more), (-1.0, less)])) for less, more in pairwise(values)]))]
 
 
 def _distinct(claim: Claim, e: Answers) -> list[Part]:
@@ -121,7 +122,7 @@ def _at(at: tuple[Any, ...]) -> str:
     return "(" + ", ".join(f"{v:g}" for v in at) + ")"
 
 
-CHECKS = {
+CHECKS: dict[str, Callable[[Claim, Answers], list[Part]]] = {
     "gain": _gain, "synergy": _synergy, "best_point": _best_point, "lowest_point": _lowest_point, "decline": _decline,
     "cost": _cost, "distinct": _distinct, "curve": _curve,
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from emi_bench import reference
 from emi_bench.report.axes import METRICS, Row, dataset_title, memory_title
 from emi_bench.report.sentences.answers import Answer, Answers, Printed, competitors, printed_uncertainty
@@ -51,7 +53,8 @@ def _best(claim: Claim, e: Answers) -> list[Part]:
 def _value(claim: Claim, e: Answers) -> list[Part]:
     parts = []
     printed_side = isinstance(e, Printed)
-    for method, dataset, memory, printed in claim["cells"] if printed_side else claim.get("our_cells", claim["cells"]):
+    cells = claim["cells" if printed_side or "our_cells" not in claim else "our_cells"]
+    for method, dataset, memory, printed in cells:
         v = e.value(method, claim["metric"], dataset, memory)
         named = f"{Row(method).title}, {where(dataset, memory)}"
         if v is None:
@@ -59,7 +62,9 @@ def _value(claim: Claim, e: Answers) -> list[Part]:
             lost: Grade = "against" if printed_side and not exists else None
             parts.append(Part(f"{named}: {'no run' if exists else 'no such column'} (printed {printed:.1f})", lost))
         elif printed_side:
-            parts.append(Part(f"{named}: {v.mean:.1f} (printed {printed:.1f})", "size" if v.mean == printed else "against"))
+            parts.append(
+                Part(f"{named}: {v.mean:.1f} (printed {printed:.1f})", "size" if v.mean == printed else "against")
+            )
         else:
             theirs = Printed().value(method, claim["metric"], dataset, memory) or v
             told = printed_uncertainty([(1.0, theirs)], [(1.0, v)])
@@ -114,13 +119,13 @@ def _group(claim: Claim, e: Answers) -> list[Part]:
             parts.append(Part(f"{where(dataset, memory)}: –", None))
             continue
         grade = worst([ahead(e, mine, outside, -1.0, all(found.values())) for mine in inside.values()])
-        worst = max(inside, key=lambda m: inside[m].mean)
+        most = max(inside, key=lambda m: inside[m].mean)
         rival = min(outside, key=lambda m: outside[m].mean)
-        text = f"{Row(worst).title} {inside[worst].mean:.1f}, {Row(rival).title} {outside[rival].mean:.1f}"
+        text = f"{Row(most).title} {inside[most].mean:.1f}, {Row(rival).title} {outside[rival].mean:.1f}"
         parts.append(Part(f"{where(dataset, memory)}: {text}", grade))
     return parts
 
 
-CHECKS = {
+CHECKS: dict[str, Callable[[Claim, Answers], list[Part]]] = {
     "margin": _margin, "best": _best, "value": _value, "growth": _growth, "between": _between, "group": _group,
 }  # fmt: skip
