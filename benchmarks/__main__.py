@@ -2,8 +2,8 @@
 
 The mutual-information family is measured on 8x8 images here (a step of theirs on 32x32 takes a minute on one core):
 `python -m benchmarks.steps emi --pairs 2` is the 32x32 figure. SSD is measured over a cycle of six
-steps (`benchmarks.ssd`); GDumb trains at the end of a task and offline has fine-tune's step. `benchmarks.report` and
-`benchmarks.sweep` measure the rest of the program.
+steps (`benchmarks.ssd`); GDumb trains at the end of a task and offline has fine-tune's step. `benchmarks.evaluation`
+measures the batch of an evaluation, `benchmarks.report` and `benchmarks.sweep` the rest of the program.
 """
 
 from __future__ import annotations

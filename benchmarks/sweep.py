@@ -7,6 +7,7 @@ utilisation  real runs on all cores: the share of the slots' time that is spent 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 import time
@@ -18,14 +19,14 @@ from emi_bench.data import load
 from emi_bench.run.execute import execute
 from emi_bench.store import Store
 from emi_bench.store.patient import PatientStore
+from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.cluster import connected
 from emi_bench.sweep.cost import Costs
-from emi_bench.sweep.invoke import Asked, run_sweep
-from emi_bench.sweep.packing import settle
+from emi_bench.sweep.driver import Driver, run_sweep
+from emi_bench.sweep.executors.choice import make_executor
 from emi_bench.sweep.plan import Cell, expand, make_plan
 from emi_bench.sweep.progress import Display
-from emi_bench.sweep.schedule import Execution, Options
+from emi_bench.sweep.resources import Request, cores
 
 GRID = """
 name: bench
@@ -86,36 +87,35 @@ def planning(folder: Path) -> None:
     )
 
 
-class FirstStart(Display):
+class FirstStart(Driver):
     first: float | None = None
 
     def started(self, cell: Cell) -> None:
-        if self.first is None:
-            self.first = time.perf_counter()
+        self.first = self.first or time.perf_counter()
         super().started(cell)
 
 
 def empty_cells(folder: Path, n: int) -> None:
-    """Cells whose results are there already, executed nevertheless: claim, look, give back."""
+    """Cells whose results are there already, run nevertheless: claim, look, give back."""
     file = grid(folder, seeds=n)
     store = PatientStore(folder / f"results-{n}")
-    cells, _ = expand(*read_sweep(file))
+    sweep, source = read_sweep(file)
+    cells, _ = expand(sweep, source)
     fill(store, cells)
-    with connected(None, every_core=True) as cluster:  # as a sweep does where there are no cards
-        from emi_bench.sweep.tuning import fit
-
+    asked = Asked(file, store.files.uri)
+    with contextlib.closing(make_executor(asked)) as executor:
+        executor.start(cores())
         up = time.perf_counter()
-        costs = Costs(store, cells, {})
-        display = FirstStart(Console(quiet=True), cells, 0, {c.run_id: 1.0 for c in cells})
-        requests = settle(cells, costs, cluster, lambda: 0.0)
-        execution = Execution("bench", store, cluster, requests, {}, [], display, Options())
+        display = Display(Console(quiet=True), cells, 0, {c.run_id: 1.0 for c in cells})
+        requests = {c.run_id: Request() for c in cells}
+        driver = FirstStart(asked, sweep, store, executor, requests, {}, display)
         cpu = time.process_time()
-        fit(execution, cells, reuse=True)
+        executor.run(driver.job(cells), cells, driver)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - up
     assert display.ended_now["present"] == n
-    assert display.first is not None
+    assert driver.first is not None
     print(
-        f"{n} empty cells: first started {display.first - up:.1f} s after Ray was up, driver "
+        f"{n} empty cells: first started {driver.first - up:.1f} s after Ray was up, driver "
         f"{1000 * cpu / n:.0f} ms CPU a cell, {wall / n:.3f} s a cell in all"
     )
 

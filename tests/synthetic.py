@@ -5,27 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
-from emi_bench.data import DataInfo, DataSet, checked, load, register
+from emi_bench.data import DataInfo, DataSet, load, register
 from emi_bench.run.resolve import resolve
 from emi_bench.run.spec import RunSpec
+from emi_bench.testing import blobs
 
 FAST = {"width": 2, "batch": 10, "replay_batch": 10}
-
-
-def blobs(name: str, classes: int, per_class: int, side: int = 8, test: int = 6, seed: int = 0) -> DataSet:
-    """Classes that differ by their mean colour and a pattern: easy to learn in a few steps."""
-    rng = np.random.default_rng(seed)
-    pattern = rng.integers(0, 256, (classes, side, side, 3))
-
-    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
-        y = np.repeat(np.arange(classes), n)
-        noise = rng.normal(0, 30, (len(y), side, side, 3))
-        return np.clip(pattern[y] + noise, 0, 255).astype(np.uint8), y
-
-    (x, y), (xt, yt) = draw(per_class), draw(test)
-    return DataSet.from_arrays(name, checked(name, x, y, xt, yt))
 
 
 def register_blobs(name: str, classes: int, n_tasks: int, per_class: int, side: int = 8) -> DataSet:

@@ -17,9 +17,9 @@ from emi_bench.cli import app as cli
 from emi_bench.data.cifar import CIFAR10
 from emi_bench.errors import UserError
 from emi_bench.run.resolve import resolve
+from emi_bench.sweep import driver
+from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.invoke import Asked
-from emi_bench.sweep.schedule import Options
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*"), ROOT / "Makefile"]
@@ -71,48 +71,28 @@ def test_the_commands_of_the_pages_are_found() -> None:
     assert "emi-bench sweep sweeps/table1.yaml" in found
 
 
-FULL = Asked(
-    Path("my sweep.yaml"),
-    "s3://bucket/my results",
-    Path("/data root"),
-    ["method=er|emi"],
-    "0-2",
-    7,
-    [Path("own one.py")],
-    Options(max_concurrent=3, fail_fast=True, log="mlflow", ttl=9.0, patience=4.0, autoscaling=True),
-    "auto",
-)
+FULL = Asked(Path("my sweep.yaml"), "s3://bucket/my results", Path("/data root"), plugins=[Path("own one.py")])
+TYPED = """emi-bench sweep 'my sweep.yaml' --results 's3://bucket/my results' --only 'method=er|emi' --seeds 0-2
+--limit 7 --max-concurrent 3 --address auto --autoscaling --fail-fast --log mlflow --claim-seconds 9 --patience 4"""
 
 
-def test_the_command_to_go_on_carries_every_option_of_the_sweep() -> None:
-    name, params = parsed(FULL.again())
-    assert name == "sweep"
-    assert params == {
-        "file": FULL.file,
-        "results": FULL.results,
-        "data_root": FULL.data_root,
-        "dry_run": False,
-        "only": FULL.only,
-        "seeds": "0-2",
-        "limit": 7,
-        "max_concurrent": 3,
-        "address": "auto",
-        "autoscaling": True,
-        "fail_fast": True,
-        "log": "mlflow",
-        "plugin": FULL.plugins,
-        "claim_seconds": 9.0,
-        "patience": 4.0,
-    }
+def test_the_command_to_go_on_is_the_one_that_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[Asked] = []
+    monkeypatch.setattr(driver, "run_sweep", lambda console, asked: got.append(asked) or 0)
+    answer = CliRunner().invoke(cli.app, shlex.split(TYPED)[1:])
+    assert answer.exit_code == 0, answer.output
+    assert parsed(got[0].again()) == parsed(TYPED)
+    assert (got[0].claim_seconds, got[0].patience, got[0].limit) == (9.0, 4.0, 7)
 
 
-def test_a_plain_sweep_goes_on_with_a_plain_command() -> None:
+def test_a_command_that_was_not_typed_is_told_with_the_places_of_its_sweep() -> None:
     assert Asked(Path("a.yaml")).again() == "emi-bench sweep a.yaml"
+    assert parsed(FULL.again())[1]["results"] == FULL.results
 
 
 @pytest.mark.parametrize("command", ["report", "status", "plan"])
 def test_other_commands_are_told_with_the_places_of_the_sweep(command: str) -> None:
-    name, params = parsed(FULL.again(command))
+    name, params = parsed(FULL.told(command))
     assert name == command
     places = {key: params[key] for key in ("results", "data_root", "plugin")}
     assert places == {"results": FULL.results, "data_root": FULL.data_root, "plugin": FULL.plugins}

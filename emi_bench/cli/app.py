@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from emi_bench import __version__
+from emi_bench.cli import check as check_command
 from emi_bench.cli import report as report_commands
 from emi_bench.cli import store as store_commands
 from emi_bench.cli import sweep as sweep_commands
@@ -176,6 +177,7 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
     console.print(table)
 
 
+check_command.register(app)
 sweep_commands.register(app)
 store_commands.register(app)
 report_commands.register(app)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.store.defaults import PATIENCE, TTL
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.")]
 Only = Annotated[
@@ -20,6 +22,7 @@ Only = Annotated[
 Seeds = Annotated[str | None, typer.Option(help="Only these seeds: 0-2 or 0,3.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N cells.")]
 
+WORDS = "emi_bench.words"
 SWEEP_HELP = """Run every cell of a sweep that the store does not hold yet, on this machine or on a Ray cluster.
 
 Kill it when you like: the same command goes on where it stopped, and nothing is run twice.
@@ -50,15 +53,24 @@ Kill it when you like: the same command goes on where it stopped, and nothing is
 """
 
 
+class AsTyped(TyperCommand):
+    """A command that remembers its words: to go on is to type them again."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command(help=SWEEP_HELP.replace("\n\n    ", "\n\n\b\n    "))(sweep)
+    app.command(cls=AsTyped, help=SWEEP_HELP.replace("\n\n    ", "\n\n\b\n    "))(sweep)
     app.command()(plan)
     app.command()(status)
     app.command()(failures)
 
 
 def sweep(
+    context: typer.Context,
     file: File,
     results: Results = "results",
     data_root: DataRoot = None,
@@ -67,6 +79,9 @@ def sweep(
     seeds: Seeds = None,
     limit: Limit = None,
     max_concurrent: Annotated[int | None, typer.Option(min=1, help="At most N runs at a time.")] = None,
+    executor: Annotated[
+        str, typer.Option(help="ray, or inline: one run at a time in this process, where breakpoints work.")
+    ] = "ray",
     address: Annotated[
         str | None, typer.Option(help="A Ray cluster: auto, or HOST:PORT. Default: $RAY_ADDRESS, else this machine.")
     ] = None,
@@ -80,34 +95,39 @@ def sweep(
     plugin: Plugin = None,
     claim_seconds: Annotated[
         float, typer.Option(min=1, hidden=True, help="After so long without a sign of life a run may be taken over.")
-    ] = 60.0,
+    ] = TTL,
     patience: Annotated[
         float, typer.Option(min=0, hidden=True, help="How long a run waits for a full disk or a vanished store.")
-    ] = 300.0,
+    ] = PATIENCE,
 ) -> None:
-    from emi_bench.sweep.invoke import Asked, run_sweep
-    from emi_bench.sweep.schedule import Options
+    from emi_bench.sweep.asked import Asked
 
-    options = Options(
+    asked = Asked(
+        file,
+        results,
+        data_root.absolute() if data_root else None,
+        only or [],
+        seeds,
+        limit,
+        load_plugins(plugin),
+        executor=executor,
+        address=address,
         max_concurrent=max_concurrent,
+        autoscaling=autoscaling,
         fail_fast=fail_fast,
         log=log,
-        ttl=claim_seconds,
+        claim_seconds=claim_seconds,
         patience=patience,
-        autoscaling=autoscaling,
-        data_root=data_root.absolute() if data_root else None,
+        words=context.meta[WORDS],
     )
-    asked = Asked(file, results, data_root, only or [], seeds, limit, load_plugins(plugin), options, address)
     if dry_run:
-        from emi_bench.sweep.status import show_plan
+        from emi_bench.sweep.overview import show_plan
 
         show_plan(Console(), asked)
         return
-    if log is not None:
-        from emi_bench.sweep.tuning import logger
+    from emi_bench.sweep.driver import run_sweep
 
-        logger(log, file.stem)  # said before any work is done
-    run_sweep(Console(), asked)
+    raise typer.Exit(run_sweep(Console(), asked))
 
 
 def plan(
@@ -120,8 +140,8 @@ def plan(
     plugin: Plugin = None,
 ) -> None:
     """What a sweep would run: counts per method and data set, cost, finish time. Starts nothing."""
-    from emi_bench.sweep.invoke import Asked
-    from emi_bench.sweep.status import show_plan
+    from emi_bench.sweep.asked import Asked
+    from emi_bench.sweep.overview import show_plan
 
     show_plan(Console(), Asked(file, results, data_root, only or [], seeds, limit, load_plugins(plugin)))
 
@@ -133,11 +153,15 @@ def status(
     plugin: Plugin = None,
 ) -> None:
     """How far a sweep is, from the store alone: any time, from any machine."""
-    from emi_bench.sweep.invoke import Asked
-    from emi_bench.sweep.status import show_status
+    if file is None:
+        from emi_bench.sweep.status import show_store
 
-    plugins = load_plugins(plugin)
-    show_status(Console(), Asked(file, results, data_root, plugins=plugins) if file else None, results)
+        show_store(Console(), results)
+        return
+    from emi_bench.sweep.asked import Asked
+    from emi_bench.sweep.overview import show_progress
+
+    show_progress(Console(), Asked(file, results, data_root, plugins=load_plugins(plugin)))
 
 
 def failures(

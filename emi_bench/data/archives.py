@@ -1,16 +1,13 @@
-"""Archives are read in place, never unpacked; one whose names point outside of it is refused all the same."""
+"""Zips are read in place, never unpacked; one whose names point outside of it is refused all the same."""
 
 from __future__ import annotations
 
 import hashlib
-import tarfile
 import zipfile
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from emi_bench.errors import UserError
-
-UNREADABLE = "It is cut short or damaged: get it again."
 
 
 def md5_of(path: Path) -> str:
@@ -24,16 +21,15 @@ def open_zip(path: Path) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, EOFError, ValueError) as e:
-        raise UserError(f"{path} is not a readable zip archive ({e})", hint=UNREADABLE) from e
+        raise UserError(
+            f"{path} is not a readable zip archive ({e})", hint="It is cut short or damaged: get it again."
+        ) from e
     for name in archive.namelist():
         if _escapes(name):
             archive.close()
-            raise _unsafe(path, name)
+            hint = "Do not use this archive; get the original."
+            raise UserError(f"{path} holds the unsafe path {name!r}", hint=hint)
     return archive
-
-
-def _unsafe(path: Path, name: str) -> UserError:
-    return UserError(f"{path} holds the unsafe path {name!r}", hint="Do not use this archive; get the original.")
 
 
 def _escapes(name: str) -> bool:
@@ -57,19 +53,3 @@ def files_signature(folder: Path, names: Iterable[str]) -> str:
     """The content of files without reading them: names, sizes and times of change."""
     stats = [(name, (folder / name).stat()) for name in names]
     return hashlib.sha256(repr([(name, s.st_size, s.st_mtime_ns) for name, s in stats]).encode()).hexdigest()
-
-
-def read_tar(path: Path) -> dict[str, bytes]:
-    """The files of a tar archive by their bare names. The caller has checked that it is the published one."""
-    files: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                if _escapes(member.name):
-                    raise _unsafe(path, member.name)
-                content = archive.extractfile(member) if member.isfile() else None
-                if content is not None:
-                    files[PurePosixPath(member.name).name] = content.read()
-    except (tarfile.TarError, EOFError, OSError) as e:
-        raise UserError(f"{path} is not a readable tar archive ({e})", hint=UNREADABLE) from e
-    return files

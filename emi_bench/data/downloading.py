@@ -1,30 +1,27 @@
-"""Fetches the published archives: asked for, with a bar, checked, and there only when whole.
-
-The addresses and checksums are torchvision's. Its own download function is not used because it writes to the final name
-first and checks afterwards, and its bar cannot be silenced.
-"""
+"""Fetches the published archives, by torchvision: asked for, with a bar, checked, and there only when whole."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
+import io
 import os
 import shutil
-import urllib.request
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from urllib.request import url2pathname
 
 from emi_bench.data import tinyimagenet
 from emi_bench.data.archives import md5_of
-from emi_bench.data.cache import replacing
 from emi_bench.data.catalogue import get_source
 from emi_bench.data.cifar import CIFAR10, CIFAR100
 from emi_bench.data.own import is_own
 from emi_bench.data.places import data_root
 from emi_bench.errors import UserError
 
-CHUNK = 1 << 18
 TIMEOUT = 60  #: seconds without a byte
 
 
@@ -35,15 +32,16 @@ class Remote:
     filename: str
     md5: str
     url: str
+    megabytes: int
 
 
 def remote_of(name: str) -> Remote | None:
     """The archive behind a name; None if there is nothing to download."""
     for cifar in (CIFAR10, CIFAR100):
         if name == cifar.info.name:
-            return Remote(cifar.archive, cifar.archive_md5, cifar.url)
+            return Remote(cifar.archive, cifar.archive_md5, cifar.url, 170)
     if name == "tinyimagenet":
-        return Remote(tinyimagenet.ARCHIVE, tinyimagenet.ARCHIVE_MD5, tinyimagenet.URL)
+        return Remote(tinyimagenet.ARCHIVE, tinyimagenet.ARCHIVE_MD5, tinyimagenet.URL, 248)
     return None
 
 
@@ -63,58 +61,52 @@ def download(name: str, root: Path | None = None, *, progress: bool = True, url:
     if target.is_file() and md5_of(target) == remote.md5:
         return str(target)
     address = url or os.environ.get(f"EMI_BENCH_URL_{name.upper()}") or remote.url
-    try:
-        with _opened(address) as stream, replacing(target) as file:
-            found = _copy(stream, file, folder, source.info.title if progress else None)
-            if found != remote.md5:
-                raise UserError(
-                    f"what came from {address} is not {remote.filename}: "
-                    f"md5 {found[:12]}…, expected {remote.md5[:12]}…; it was thrown away",
-                    hint=_other_way(name, remote, folder),
-                )
-    except (OSError, ValueError, http.client.HTTPException) as e:
-        raise UserError(
-            f"{name} could not be downloaded from {address}: {e}", hint=_other_way(name, remote, folder)
-        ) from e
-    return str(target)
-
-
-def _other_way(name: str, remote: Remote, folder: Path) -> str:
-    return (
+    hint = (
         f"Try again; or name a mirror with EMI_BENCH_URL_{name.upper()}=ADDRESS;\n"
         f"or bring {remote.filename} here by other means and put it under {folder}"
     )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _fetch(address, target, remote, progress)
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as e:
+        raise UserError(f"{name} could not be downloaded from {address}: {e}", hint=hint) from e
+    except RuntimeError as e:  # what torchvision says of a wrong md5
+        told = f"what came from {address} is cut short or is not {remote.filename}: its md5 is not {remote.md5[:12]}…"
+        raise UserError(f"{told}; it was thrown away", hint=hint) from e
+    return str(target)
 
 
-def _opened(address: str) -> IO[bytes]:
-    if "://" not in address:
-        return Path(address).expanduser().open("rb")
-    request = urllib.request.Request(address, headers={"User-Agent": "emi-bench"})
-    stream: IO[bytes] = urllib.request.urlopen(request, timeout=TIMEOUT)
-    return stream
-
-
-def _copy(stream: IO[bytes], file: IO[bytes], folder: Path, title: str | None) -> str:
-    """Copies, shows a bar under `title` if there is one, and returns the md5 of what came."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    size = int(headers.get("Content-Length") or 0) if (headers := getattr(stream, "headers", None)) else 0
-    free = shutil.disk_usage(folder).free
-    if size > free:
+def _fetch(address: str, target: Path, remote: Remote, progress: bool) -> None:
+    free = shutil.disk_usage(target.parent).free
+    if free < remote.megabytes * 1e6:
         raise UserError(
-            f"{folder} has {free / 1e6:.0f} MB free, the archive has {size / 1e6:.0f} MB",
+            f"{target.parent} has {free / 1e6:.0f} MB free, the archive has {remote.megabytes} MB",
             hint="Make room, or choose another folder: --data-root DIR.",
         )
-    digest, done = hashlib.md5(usedforsecurity=False), 0
-    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=title is None) as bar:
-        task = bar.add_task(title or "", total=size or None)
-        while chunk := stream.read(CHUNK):
-            file.write(chunk)
-            digest.update(chunk)
-            done += len(chunk)
-            bar.advance(task, len(chunk))
-    if size and done < size:
-        raise OSError(f"the connection ended after {done} of {size} bytes")
-    return digest.hexdigest()
+    from torchvision.datasets.utils import check_integrity, download_url
+
+    # torchvision writes under the final name and checks afterwards: it does so in a folder of its own.
+    with (
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as partial,
+        nullcontext() if progress else redirect_stderr(io.StringIO()),
+        _patience(TIMEOUT),
+    ):
+        if "://" in address and not address.startswith("file:"):
+            download_url(address, partial, target.name, remote.md5)
+        else:  # a file is all that download_url cannot fetch
+            local = url2pathname(address.removeprefix("file://")) if "://" in address else address
+            shutil.copyfile(Path(local).expanduser(), Path(partial, target.name))
+            if not check_integrity(Path(partial, target.name), remote.md5):
+                raise RuntimeError(address)
+        Path(partial, target.name).replace(target)
+
+
+@contextmanager
+def _patience(seconds: float) -> Iterator[None]:
+    """A server that says nothing for so long is an error; torchvision would wait for ever."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

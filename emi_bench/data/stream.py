@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -11,6 +12,26 @@ from torch import Tensor
 
 from emi_bench.data.dataset import DataSet
 from emi_bench.seeds import seed_for
+
+#: What becomes of the images that do not fill a batch: join the last full one, be a batch of their own, be left out.
+LastBatch: TypeAlias = Literal["merge", "keep", "drop"]
+
+
+def cut(n: int, batch: int, last: LastBatch = "merge") -> list[slice]:
+    """The batches of n samples in a row. Fewer than one batch are one batch, whatever `last` says.
+
+    >>> [(s.start, s.stop) for s in cut(7, 3)]
+    [(0, 3), (3, 7)]
+    >>> [(s.start, s.stop) for s in cut(7, 3, "keep")]
+    [(0, 3), (3, 6), (6, 7)]
+    """
+    whole = [slice(start, start + batch) for start in range(0, n - batch + 1, batch)]
+    rest = slice(len(whole) * batch, n)
+    if rest.start == n or (whole and last == "drop"):
+        return whole
+    if whole and last == "merge":
+        return [*whole[:-1], slice(whole[-1].start, n)]
+    return [*whole, rest]
 
 
 def class_order(n_classes: int, seed: int, kind: str = "seed") -> list[int]:
@@ -31,7 +52,7 @@ def class_order(n_classes: int, seed: int, kind: str = "seed") -> list[int]:
 class Stream:
     """T tasks of equal class counts. Labels are never renumbered: a class id is its logit's index.
 
-    Each sample of a task comes exactly once, in an order drawn from the seed; the last short batch is kept.
+    Each sample of a task comes exactly once, in an order drawn from the seed (but see `LastBatch`).
     """
 
     data: DataSet
@@ -80,14 +101,13 @@ class Stream:
         rest = rng.permutation(np.concatenate([m[rounds * share :] for m in by_class]))
         return np.concatenate([*mixed, rest])
 
-    def batches(self, indices: np.ndarray, batch: int, *, drop_last: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(self, indices: np.ndarray, batch: int, last: LastBatch = "merge") -> Iterator[tuple[Tensor, Tensor]]:
         """x (b,3,H,W) uint8 on the device and y (b,) on the host, in the order of `indices`."""
         at = torch.from_numpy(indices)
         x = self.data.x_train[at.to(self.data.x_train.device)]  # one gather a task; batches are views of it
         y = self.data.y_train[at]
-        stop = len(at) - len(at) % batch if drop_last and len(at) >= batch else len(at)
-        for start in range(0, stop, batch):
-            yield x[start : start + batch], y[start : start + batch]
+        for rows in cut(len(at), batch, last):
+            yield x[rows], y[rows]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch import Tensor
 from emi_bench.losses.precision import NEVER, full_precision
 
 Reduction: TypeAlias = Literal["log_sum", "sum_log"]
+Scale: TypeAlias = Literal["exp", "cos"]
 
 
 class Diversity(NamedTuple):
@@ -22,7 +23,7 @@ class Diversity(NamedTuple):
     loss: Tensor
     members: Tensor  #: (N,N) bool, row i is the diversified set S_i
     n_other: Tensor  #: 0-d, how many members are of another class than their anchor
-    log_mu: Tensor  #: 0-d, the threshold on the scale of cos / tau (for `exp` the log of the paper's mu)
+    log_mu: Tensor  #: the threshold on the scale of cos / tau (for `exp` the log of the paper's mu), 0-d or (N,1)
 
 
 @full_precision
@@ -35,7 +36,8 @@ def dmi(
     tau: float,
     reduction: Reduction = "log_sum",
     denominator: Literal["all", "no_pair"] = "all",
-    threshold: Literal["exp", "cos"] = "exp",
+    threshold: Scale = "exp",
+    pairs: Literal["off_diagonal", "with_self", "per_class"] = "off_diagonal",
     empty_anchor: Literal["zero", "drop"] = "zero",
 ) -> Diversity:
     """Attract same-class and very similar other-class samples: unit rows z, z_view (N,d), labels (N,) -> loss and S.
@@ -47,7 +49,9 @@ def dmi(
         loss    = -(1/N) sum_{i: S_i not empty} log A_i / |S_i|
 
     `reduction="sum_log"` takes the sum of the logs, `denominator="no_pair"` leaves j = i out of the denominator,
-    `empty_anchor="drop"` averages over the anchors with a non-empty S_i. No gradient goes through S.
+    `empty_anchor="drop"` averages over the anchors with a non-empty S_i. mu is that of all intra-class pairs i != j of
+    the batch; `pairs="with_self"` counts i = j too, `pairs="per_class"` gives an anchor the mu of its own class. No
+    gradient goes through S.
 
     >>> z = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
     >>> z_view = torch.tensor([[0.8, 0.6], [0.6, 0.8], [-0.6, 0.8]])
@@ -59,10 +63,16 @@ def dmi(
     scaled = z / tau
     a = scaled @ z.T
     b = scaled @ z_view.T
-    intra = (labels[:, None] == labels).fill_diagonal_(False)
+    same = labels[:, None] == labels
+    intra = same.clone().fill_diagonal_(False)
     with torch.no_grad():
         n_intra = intra.sum()
-        log_mu = similarity_threshold(a, intra, n_intra, alpha, threshold)
+        if pairs == "per_class":
+            log_mu = class_thresholds(a, intra, same, alpha, threshold)
+        elif pairs == "with_self":
+            log_mu = similarity_threshold(a, same, same.sum(), alpha, threshold)
+        else:
+            log_mu = similarity_threshold(a, intra, n_intra, alpha, threshold)
         members = ((a > log_mu) | intra).fill_diagonal_(False)
         size = members.sum(1)
 
@@ -82,9 +92,7 @@ def other_share(found: Iterable[Diversity]) -> Tensor:
     return share
 
 
-def similarity_threshold(
-    a: Tensor, intra: Tensor, n_intra: Tensor, alpha: float, scale: Literal["exp", "cos"] = "exp"
-) -> Tensor:
+def similarity_threshold(a: Tensor, intra: Tensor, n_intra: Tensor, alpha: float, scale: Scale = "exp") -> Tensor:
     """mu = s_max - alpha (s_max - s_mean) over the n_intra intra-class pairs, on the scale of a = cos / tau -> 0-d.
 
     `scale="exp"`: s = exp(a) as in the paper, returned as log mu; `"cos"`: s is the cosine itself.
@@ -104,6 +112,29 @@ def similarity_threshold(
     else:
         log_mu = top - alpha * (top - (a * intra).sum() / n_intra)
     return log_mu.nan_to_num_(nan=math.inf, posinf=math.inf)  # 0/0: no pair
+
+
+def class_thresholds(a: Tensor, intra: Tensor, same: Tensor, alpha: float, scale: Scale = "exp") -> Tensor:
+    """The threshold of each anchor from the intra-class pairs of its class alone -> (N,1); +inf without a pair.
+
+    >>> a = torch.tensor([[1.0, 0.6, 0.2], [0.6, 1.0, 0.2], [0.2, 0.2, 1.0]])
+    >>> same = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]]).bool()
+    >>> class_thresholds(a, same & ~torch.eye(3, dtype=torch.bool), same, 0.5, "cos")
+    tensor([[0.6000],
+            [0.6000],
+            [   inf]])
+    """
+    if a.numel() == 0:
+        return a.new_full((0, 1), math.inf)
+    highest = a.masked_fill(~intra, -math.inf).amax(1)
+    top = highest.expand_as(a).masked_fill(~same, -math.inf).amax(1, keepdim=True)
+    n_pairs = intra.sum(1, keepdim=True)  # of an anchor: as many as every other of its class has
+    s = (a - top).exp() if scale == "exp" else a
+    # Not a product with masks: a class without a pair has infinities, which must not reach the others.
+    per_row = s.masked_fill(~intra, 0).sum(1)
+    mean = per_row.expand_as(a).masked_fill(~same, 0).sum(1, keepdim=True) / (n_pairs * (n_pairs + 1))
+    log_mu = top + torch.log((1 - alpha) + alpha * mean) if scale == "exp" else top - alpha * (top - mean)
+    return log_mu.masked_fill_(n_pairs == 0, math.inf)
 
 
 def log_ratio(t: Tensor, members: Tensor, log_d: Tensor, reduction: Reduction) -> Tensor:

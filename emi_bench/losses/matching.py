@@ -43,13 +43,20 @@ def absolute_error(x: Tensor, y: Tensor) -> Tensor:
 
 
 def mean_absolute_error(x: Tensor, y: Tensor) -> Tensor:
-    """sum |x - y| over the number of rows"""
-    return absolute_error(x, y) / len(x)
+    """sum over rows of the mean of |x_i - y_i|; a kernel's rows are its output channels."""
+    return absolute_error(x, y) * len(x) / x.numel()
 
 
 def cosine_error(x: Tensor, y: Tensor) -> Tensor:
-    """sum over rows of 1 - cos(x_i, y_i); a kernel's rows are its output channels, a row of zeros counts 1."""
-    return (1 - F.cosine_similarity(x.flatten(1), y.flatten(1), dim=1)).sum()
+    """sum over rows of 1 - x_i . y_i / (|x_i| |y_i| + 1e-6); a row of zeros counts 1.
+
+    >>> cosine_error(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([[4.0, 3.0], [1.0, 1.0]]))
+    tensor(1.0400)
+    """
+    x, y = x.flatten(1), y.flatten(1)
+    lengths = torch.linalg.vector_norm(x, dim=1) * torch.linalg.vector_norm(y, dim=1)
+    apart: Tensor = 1 - (x * y).sum(1) / (lengths + 1e-6)
+    return apart.sum()
 
 
 METRICS: dict[Metric, Callable[[Tensor, Tensor], Tensor]] = {
@@ -119,9 +126,10 @@ def matching_loss(
 ) -> Tensor:
     """L_match of one class: how far summarised images `syn` (n,3,H,W) are from `real` ones (m,3,H,W) for the helper.
 
-    `grad`: G. `feat`: |mean f^r - mean f^s|^2 over features, unit ones if there are past summaries. `grad_feat`: half
-    the sum of both. With `past` summaries (k,3,H,W) of earlier tasks, + mem_weight Rel; without `mem_extra` the mix
-    (1 - mem_weight) and mem_weight instead. Gradients reach `syn` alone, those of G through the helper's backward.
+    `grad`: G. `feat`: the distance of mean f^r from mean f^s, unit features if there are past summaries. `grad_feat`:
+    half the sum of both. The distance is `metric`'s, a mean feature being one row. With `past` summaries (k,3,H,W) of
+    earlier tasks, + mem_weight Rel; without `mem_extra` the mix (1 - mem_weight) and mem_weight instead. Gradients
+    reach `syn` alone, those of G through the helper's backward.
     """
     net = cast(Helper, helper)
     f_real, f_syn = net.features(real.detach()), net.features(syn)
@@ -133,7 +141,7 @@ def matching_loss(
     if past is not None:
         f_real, f_syn = F.normalize(f_real, dim=1), F.normalize(f_syn, dim=1)
     if match != "grad":
-        terms.append(squared_error(f_real.mean(0), f_syn.mean(0)))
+        terms.append(METRICS[metric](f_real.mean(0, keepdim=True), f_syn.mean(0, keepdim=True)))
     loss = terms[0] if len(terms) == 1 else (terms[0] + terms[1]) / 2
     if past is None:
         return loss

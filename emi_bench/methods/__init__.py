@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
-from emi_bench.errors import UserError
+from emi_bench.errors import UserError, line_in
 from emi_bench.facts import facts_of, order
 from emi_bench.methods.base import Losses, Method, MethodConfig, View
 from emi_bench.registry import unknown
@@ -80,7 +80,9 @@ def load_plugin(path: str | Path) -> list[str]:
     try:
         spec.loader.exec_module(module)
     except Exception as e:
-        raise UserError(f"the plugin {file} does not import: {type(e).__name__}: {e}") from e
+        line = line_in(file, e)
+        where = f"{file}:{line}" if line else str(file)
+        raise UserError(f"the plugin {where} does not import: {type(e).__name__}: {e}") from e
     found = _methods_of(module)
     _plugins.update(found)
     return sorted(found)

@@ -106,6 +106,8 @@ class Method(nn.Module):
     # What the loop, the identity and the plan go by.
     version: ClassVar[int] = 1  #: raise it when results change: it is part of the run's identity
     uses_task_ends: ClassVar[bool] = False  #: whether training (not only evaluation) depends on where tasks end
+    learns_in_steps: ClassVar[bool] = True  #: not so if steps only collect and a task's end trains (GDumb)
+    queues_stream: ClassVar[bool] = False  #: holds images of the running task beside its memory, as its paper says
     joint: ClassVar[bool] = False  #: trains on all tasks together, several epochs (the offline bound)
     config_class: ClassVar[type[MethodConfig]] = MethodConfig
 

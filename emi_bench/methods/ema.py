@@ -24,7 +24,8 @@ class Averaged(Wrapper):
 
     def __init__(self, inner: Method, momentum: float) -> None:
         super().__init__(inner)
-        vars(self).update(name=inner.name, joint=inner.joint, uses_memory=inner.uses_memory)
+        told = ("name", "joint", "uses_memory", "learns_in_steps")
+        vars(self).update({k: getattr(inner, k) for k in told})
         self.momentum = momentum
         self.average = copy.deepcopy(inner.net).requires_grad_(False)
         inner.optimizer.register_step_post_hook(self._follow)

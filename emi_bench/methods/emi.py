@@ -109,11 +109,14 @@ class EMI(PastModel):
         return self.learn(losses, x, y) | record  # 13, 14
 
     def diversity(self, joint: Joint, batch: Batch) -> dict[str, Diversity]:
-        """DMI of stream and replay, never mixed, on the slow projections of the untouched images and their views."""
+        """DMI of stream and replay, never mixed, on the slow projections of the untouched images and their views; with
+        `dmi_rows: rot16` on those of all arrangements, each a class of its own.
+        """
         c = self.config
         assert joint.slow is not None
-        identity = joint.slow[:, 0]
-        projected = unit(cast(Any, self.net).slow_proj(identity.flatten(0, 1))).view(*identity.shape[:2], -1)
+        used = slice(1 if c.dmi_rows == "identity" else None)
+        slow, labels = joint.slow[:, used], joint.labels[used]
+        projected = unit(cast(Any, self.net).slow_proj(slow.flatten(0, 2))).view(*slow.shape[:3], -1)
         found: dict[str, Diversity] = {}
         for side in sides(batch):
             # Without an intra-class pair the loss is 0. Its gradient must be none at all: a zero one would let Adam's
@@ -121,14 +124,15 @@ class EMI(PastModel):
             paired = len(set(side.y)) < len(side.y)
             z, z_view = projected if paired else projected.detach()
             found[side.name] = dmi(
-                z[side.rows],
-                z_view[side.rows],
-                side.labels,
+                z[:, side.rows].flatten(0, 1),
+                z_view[:, side.rows].flatten(0, 1),
+                labels[:, side.rows].flatten(),
                 alpha=c.alpha if side.name == "stream" else c.alpha_b,
                 tau=c.tau,
                 reduction=c.mi_reduction,
                 denominator=c.dmi_denominator,
                 threshold=c.dmi_threshold,
+                pairs=c.dmi_pairs,
                 empty_anchor=c.empty_anchor,
             )
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self, cast
+from typing import ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -51,6 +51,10 @@ class EMIConfig(MutualInformationConfig):
     """Whether the denominator of A_i has the terms of j = i (equation) or not."""
     dmi_threshold: Literal["exp", "cos"] = "exp"
     """Whether mu is taken on exp(cos / tau) (equation) or on the cosine."""
+    dmi_pairs: Literal["off_diagonal", "with_self", "per_class"] = "off_diagonal"
+    """Intra-class pairs that give s_max and s_mean: i != j of the batch, i = j too, or i != j of the anchor's class."""
+    dmi_rows: Literal["identity", "rot16"] = "identity"
+    """DMI on the untouched images, or on all sixteen arrangements with OCM's pseudo-labels as classes."""
     empty_anchor: Literal["zero", "drop"] = "zero"
     """An anchor with empty S_i counts as 0 in the mean over N (equation), or is left out of the mean."""
     proto_renorm: bool = True
@@ -77,6 +81,8 @@ class EMIConfig(MutualInformationConfig):
     """Batch norm of the past model: statistics of the batch at hand (OCM), or its running statistics."""
     loss_weights: LossWeights = LossWeights()
     """Factors of the losses."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"dmi_pairs", "dmi_rows"})
 
     @model_validator(mode="after")
     def _dmi_has_slow_features(self) -> Self:

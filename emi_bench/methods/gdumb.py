@@ -85,6 +85,7 @@ class GDumb(Method):
     colour = "#999933"
     marker = "P"
     uses_task_ends = True
+    learns_in_steps = False
     config_class = GDumbConfig
     config: GDumbConfig
 

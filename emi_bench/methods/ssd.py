@@ -41,7 +41,7 @@ class SSDConfig(SCRConfig):
     match: Match = "grad"
     """What is matched: the helper's gradients, its features, or the mean of both (authors)."""
     metric: Metric = "mse"
-    """Distance of two gradients: the summed squared error (authors)."""
+    """Distance of two gradients and of two mean features: the summed squared error (authors)."""
     mem_sim_num: int = Field(10, ge=1)
     """Summaries of past tasks in the relation term (authors)."""
     mem_weight: float = Field(1.0, ge=0)
@@ -119,6 +119,7 @@ class SSD(SCR):
     colour = "#cc79a7"
     marker = "h"
     uses_task_ends = True
+    queues_stream = True
     config_class = SSDConfig
     config: SSDConfig
     memory: SummaryMemory

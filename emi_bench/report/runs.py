@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from emi_bench import metrics
 from emi_bench.facts import Facts
 from emi_bench.report.axes import MEMORY, TIME, Row, Setting
-from emi_bench.run.spec import RunSpec
+from emi_bench.run.spec import RunSpec, stated
 
 #: What `load_runs` must bring for a report to be made.
 REQUIRED = (
@@ -101,8 +101,7 @@ def to_run(record: Mapping[Any, Any]) -> Run:
     losses = record.get("losses")
     if isinstance(losses, list) and losses and not any(losses):
         values[TIME.name] = float("nan")  # its steps only collect (GDumb): their time says nothing of its cost
-    # A field that is None changes nothing, and results of before it was added do not have it.
-    protocol = sorted((k, v) for k, v in record["protocol"].items() if k != "n_tasks" and v is not None)
+    protocol = sorted((k, v) for k, v in stated(record["protocol"]).items() if k != "n_tasks")
     version = record.get("schema_version", 0)
     dataset = str(record["dataset"])
     return Run(

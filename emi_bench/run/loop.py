@@ -14,19 +14,18 @@ import torch
 
 from emi_bench.data import DataInfo
 from emi_bench.data.dataset import DataSet
-from emi_bench.data.stream import Stream, TestSet
+from emi_bench.data.stream import LastBatch, Stream, TestSet, cut
 from emi_bench.draws import Draws
 from emi_bench.methods import Method, get_method
 from emi_bench.methods.ema import averaged_where_asked
 from emi_bench.run.checkpoint import Checkpoint, State, UnusableCheckpoint
+from emi_bench.run.evaluation import EvalWindow
 from emi_bench.run.features import extract_features
 from emi_bench.run.measure import LossWindow, StepTimer, peak_memory_bytes, reset_peak_memory
 from emi_bench.run.resolve import make_problem
 from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.seeds import seed_for
-
-EVAL_BATCH = 512
 
 
 @dataclass(frozen=True)
@@ -46,29 +45,27 @@ class Phase:
 
     indices: np.ndarray
     batch: int
-    drop_last: bool
-    evaluate: bool
-    ends_task: bool
+    last: LastBatch
+    ends_task: bool = True  #: and is evaluated
 
     @property
     def n_steps(self) -> int:
-        whole, rest = divmod(len(self.indices), self.batch)
-        return whole if self.drop_last and whole else whole + bool(rest)
+        return len(cut(len(self.indices), self.batch, self.last))
 
 
-def phases(method: Method, stream: Stream, batch: int) -> list[Phase]:
-    """The stream cut where a checkpoint is taken."""
+def phases(method: Method, stream: Stream, batch: int, last: LastBatch = "merge") -> list[Phase]:
+    """The stream cut where a checkpoint is taken. A joint method has its own batches, of which it drops the last."""
     if method.joint:
         epochs, size = method.config.epochs, method.config.batch  # type: ignore[attr-defined]
         everything = np.arange(len(stream.data.y_train))
         orders = [
             np.random.default_rng(seed_for(stream.seed, "stream", e)).permutation(everything) for e in range(epochs)
         ]
-        return [Phase(o, size, True, e == epochs - 1, e == epochs - 1) for e, o in enumerate(orders)]
+        return [Phase(o, size, "drop", ends_task=e == epochs - 1) for e, o in enumerate(orders)]
     tasks = range(len(stream.tasks))
     if method.balanced_stream:
-        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(batch), False, True, True) for t in tasks]
-    return [Phase(stream.order(t), batch, False, True, True) for t in tasks]
+        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(batch), last) for t in tasks]
+    return [Phase(stream.order(t), batch, last) for t in tasks]
 
 
 def run(
@@ -93,15 +90,16 @@ def run(
     reset_peak_memory(device)
     sitting, before = time.perf_counter(), state.wall_seconds
 
-    plan = phases(method, stream, spec.protocol.batch)
+    plan = phases(method, stream, spec.protocol.batch, spec.protocol.last_batch)
     while state.phase < len(plan):
+        phase = plan[state.phase]
+        seen = spec.n_tasks if method.joint else len(state.matrix) + 1
+        window = EvalWindow(method, test, seen, spec.protocol.eval_window, phase.n_steps) if phase.ends_task else None
         with _precision(spec, device):
-            _learn(method, stream, plan, state, device, tell)
-            if plan[state.phase].ends_task:
+            _learn(method, stream, plan, state, device, tell, window)
+            if window is not None:
                 method.end_task()
-            if plan[state.phase].evaluate:
-                seen = spec.n_tasks if method.joint else len(state.matrix) + 1
-                state.matrix.append(evaluate(method, test, seen))
+                state.matrix.append(window.close())
         state.phase += 1
         state.wall_seconds = before + time.perf_counter() - sitting
         state.peak = max(state.peak, peak_memory_bytes(device))
@@ -140,18 +138,21 @@ def _learn(
     state: State,
     device: str,
     tell: Callable[[Progress], None],
+    window: EvalWindow | None,
 ) -> None:
     """One phase of the stream, step by step. Losses are looked at only now and then: a look waits for the device."""
     phase = plan[state.phase]
-    timer, window = StepTimer(device), LossWindow(first_step=sum(p.n_steps for p in plan[: state.phase]))
-    for step, (x, y) in enumerate(stream.batches(phase.indices, phase.batch, drop_last=phase.drop_last), 1):
+    timer, recent = StepTimer(device), LossWindow(first_step=sum(p.n_steps for p in plan[: state.phase]))
+    for step, (x, y) in enumerate(stream.batches(phase.indices, phase.batch, phase.last), 1):
         with timer.step():
             losses = method.observe(x, y)
-        if window.add(losses):
+        if recent.add(losses):
             timer.collect()
             tell(Progress(state.phase, len(plan), step, phase.n_steps, state.accuracy))
-    window.flush()
-    state.losses.append(window.means())
+        if window is not None:
+            window.after(step)
+    recent.flush()
+    state.losses.append(recent.means())
     state.step_ms += timer.collect()
 
 
@@ -169,21 +170,6 @@ def build_method(spec: RunSpec, info: DataInfo, device: str) -> Method:
     method = averaged_where_asked(method)
     method.train()
     return method
-
-
-def evaluate(method: Method, test: TestSet, n_tasks: int) -> list[float]:
-    """Accuracy on each of the first n_tasks tasks: one pass over one tensor, one synchronisation."""
-    end = test.ends[n_tasks - 1]
-    right = torch.cat(
-        [
-            method.predict(x) == y
-            for x, y in zip(torch.split(test.x[:end], EVAL_BATCH), torch.split(test.y[:end], EVAL_BATCH), strict=True)
-        ]
-    )
-    total = torch.cat([right.new_zeros(1, dtype=torch.int64), right.cumsum(0)]).cpu()
-    ends = torch.tensor([0, *test.ends[:n_tasks]])
-    correct = total[ends].diff()
-    return [c / n for c, n in zip(correct.tolist(), test.sizes(), strict=False)]
 
 
 def _precision(spec: RunSpec, device: str) -> contextlib.AbstractContextManager[Any]:

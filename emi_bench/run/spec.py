@@ -41,6 +41,11 @@ class Protocol(BaseModel):
     """The replay papers' reservoir or Vitter's."""
     class_order: Literal["seed", "natural"] = "seed"
     """Classes in an order drawn from the seed, or 0, 1, 2 ..."""
+    last_batch: Literal["merge", "keep", "drop"] = "merge"
+    """What becomes of the images of a task that do not fill a batch: they join the last full one, are a batch of their
+    own (a very small one spoils the batch statistics right before the evaluation), or are left out."""
+    eval_window: int = Field(1, ge=1)
+    """Evaluations whose mean is reported: after each of the last so many steps of a task. Training is the same."""
     image_size: int | None = Field(None, ge=4)
     """Side in pixels that images are averaged down to, a divisor of their own; theirs unless given."""
     train_per_class: int | None = Field(None, ge=1)
@@ -62,6 +67,17 @@ class Protocol(BaseModel):
 #: Fields of version 0.1.0: always part of a run's id. Any other enters only where it is not at its default, so that the
 #: ids of stored runs stay when a field is added.
 FIRST_FIELDS = frozenset({"n_tasks", "batch", "replay_batch", "width", "precision", "reservoir", "class_order"})
+_DEFAULT = Protocol().model_dump(mode="json")
+
+
+def stated(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """A protocol as ids have it, and files of before a field was added.
+
+    >>> stated({"batch": 10, "last_batch": "merge", "eval_window": 5})
+    {'batch': 10, 'eval_window': 5}
+    """
+    return {k: v for k, v in protocol.items() if k in FIRST_FIELDS or k not in _DEFAULT or v != _DEFAULT[k]}
+
 
 #: What `preset: modern` stands for here; the methods know their own part (`MethodConfig.modern`).
 MODERN: dict[str, Any] = {"width": 64, "reservoir": "textbook"}
@@ -102,8 +118,7 @@ class RunSpec(BaseModel):
         if self.code_sha256 is None:
             del spec["code_sha256"]
         spec["config"] = {k: v for k, v in spec["config"].items() if k not in self.left_out}
-        default = Protocol().model_dump(mode="json")
-        spec["protocol"] = {k: v for k, v in spec["protocol"].items() if k in FIRST_FIELDS or v != default[k]}
+        spec["protocol"] = stated(spec["protocol"])
         spec["protocol"].pop("preset", None)
         return spec
 

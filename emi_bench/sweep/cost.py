@@ -7,7 +7,6 @@ they are estimates and are said to be.
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections import defaultdict
@@ -20,7 +19,7 @@ from emi_bench.run.resolve import make_problem
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
 from emi_bench.store.reading import parse
-from emi_bench.sweep.plan import Cell, shape_of
+from emi_bench.sweep.plan import Cell
 
 MACS = 54.6e6  # of one forward at 32 px, nf=20
 ACTIVATION_BYTES = 1.48e6  # kept for the backward of one image at 32 px, nf=20, fp32
@@ -96,7 +95,7 @@ class Costs:
         self._cache: dict[tuple[str, bool], Estimate] = {}
         wanted = {Store.path(c.spec).rpartition("/")[0] for c in cells}
         for spec, seconds, peak, gpu in _sample(store, wanted, store.results() if results is None else results):
-            self._known[_key(spec), gpu].append((seconds, peak))
+            self._known[spec.cell_id, gpu].append((seconds, peak))
             ratio = seconds / max(1e-3, model_seconds(spec, gpu))
             ratios[spec.method, gpu].append(ratio)
             ratios["", gpu].append(ratio)
@@ -104,22 +103,18 @@ class Costs:
 
     def of(self, cell: Cell, gpu: bool) -> Estimate:
         """What a cell costs on a card or on a CPU."""
-        key = cell.group, gpu
+        key = cell.cell_id, gpu
         if key not in self._cache:
             self._cache[key] = self._estimate(cell.spec, gpu)
         return self._cache[key]
 
     def _estimate(self, spec: RunSpec, gpu: bool) -> Estimate:
-        known = self._known.get((_key(spec), gpu))
+        known = self._known.get((spec.cell_id, gpu))
         if known:
             seconds = statistics.median(s for s, _ in known)
             return Estimate(seconds, True, max(peak for _, peak in known) if gpu else model_peak(spec))
         ratio = self._ratio.get((spec.method, gpu), self._ratio.get(("", gpu), 1.0))
         return Estimate(ratio * model_seconds(spec, gpu), False, model_peak(spec))
-
-
-def _key(spec: RunSpec) -> str:
-    return json.dumps(shape_of(spec), sort_keys=True)
 
 
 def _sample(store: Store, folders: set[str], results: dict[str, str]) -> Iterable[tuple[RunSpec, float, int, bool]]:

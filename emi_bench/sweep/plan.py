@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from emi_bench.data import get_info
 from emi_bench.data.own import find_own, is_own
@@ -17,7 +16,9 @@ from emi_bench.registry import did_you_mean
 from emi_bench.run.resolve import check_memory, check_tasks, resolve
 from emi_bench.run.spec import Protocol, RunSpec, check_keys
 from emi_bench.store import Store
-from emi_bench.store.leases import Claim, Claims
+from emi_bench.store.leases import Claim
+from emi_bench.sweep.asked import Asked
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
@@ -29,7 +30,7 @@ class Cell:
 
     spec: RunSpec
     resources: Resources
-    group: str  #: the same for all seeds of a cell of a table
+    cell_id: str  #: `spec.cell_id`, hashed once for all seeds
 
     @property
     def run_id(self) -> str:
@@ -72,11 +73,10 @@ def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[
                 template = resolved(memory=memory, config=part.constants, variant=part.variant)
             if template.config == default[s, m, memory].config:
                 template = default[s, m, memory]  # one name for one run, whichever sweep names it
-            group = f"{template.label.rpartition(' seed ')[0]}|{s}"
             for seed in part.seeds:
                 # not model_copy: it would carry a cached run_id along
                 spec = RunSpec.model_construct(**(dict(template) | {"seed": seed}))
-                cells.setdefault(spec.run_id, Cell(spec, part.resources, group))
+                cells.setdefault(spec.run_id, Cell(spec, part.resources, template.cell_id))
                 n += 1
     return list(cells.values()), n - len(cells)
 
@@ -177,7 +177,7 @@ def make_plan(cells: list[Cell], store: Store, *, repeated: int = 0, owner: str 
     """Sort cells by what the store says of them. `owner` is who asks: its own claims hold nothing back."""
     results = store.results()
     featured = store.featured() if any(c.spec.features for c in cells) else set()
-    claims = Claims(store.files).live(owner)
+    claims = store.claims.live(owner)
     plan = Plan(cells, repeated, results)
     for cell in cells:
         if cell.run_id in results and (not cell.spec.features or cell.run_id in featured):
@@ -194,8 +194,10 @@ def count(cells: Iterable[Cell]) -> Counter[tuple[str, str]]:
     return Counter((c.spec.method, c.spec.dataset) for c in cells)
 
 
-def shape_of(spec: RunSpec) -> dict[str, Any]:
-    """A run without its seed: what its cost depends on."""
-    identity = spec.identity()
-    del identity["seed"]
-    return identity
+def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:
+    """The sweep of a file and its plan."""
+    sweep, source = read_sweep(asked.file, asked.data_root)
+    cells, repeated = expand(sweep, source, asked.data_root)
+    seeds = parse_seeds(asked.seeds) if asked.seeds is not None else None
+    cells = select(cells, parse_only(asked.only), seeds, asked.limit)
+    return sweep, make_plan(cells, store, repeated=repeated)

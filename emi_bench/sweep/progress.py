@@ -12,26 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from emi_bench.store.leases import Claim, holder
-from emi_bench.sweep.attempt import Outcome
-from emi_bench.sweep.plan import Cell
-from emi_bench.terminal import say
+from emi_bench.sweep.outcome import Outcome
+from emi_bench.sweep.plan import Cell, Plan
+from emi_bench.terminal import duration, say
 
 SHOWN = 12  # running cells in the live display
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(8.2), duration(125), duration(7300), duration(200000)
-    ('8 s', '2 min 05 s', '2 h 01 min', '2 d 7 h')
-    """
-    s = round(seconds)
-    if s < 60:
-        return f"{s} s"
-    if s < 3600:
-        return f"{s // 60} min {s % 60:02d} s"
-    if s < 86400:
-        return f"{s // 3600} h {s % 3600 // 60:02d} min"
-    return f"{s // 86400} d {s % 86400 // 3600} h"
 
 
 class Display:
@@ -48,11 +33,12 @@ class Display:
         self.busy = 0.0  #: seconds of runs that ended
         self.predicted = 0.0  #: what they were estimated at
         self.began = time.monotonic()
+        self.shown = False  #: whether runs were to begin
         self.slots = 1
         self._waiting: tuple[str, ...] = ()
 
     def __enter__(self) -> Display:
-        self.began = time.monotonic()
+        self.began, self.shown = time.monotonic(), True
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -187,10 +173,10 @@ def _row(cell: Cell) -> tuple[str, str]:
     return spec.method + variant, f"{spec.dataset}{f' {spec.memory}' if spec.memory else ''}"
 
 
-def make_display(console: Console, cells: list[Cell], done: list[Cell], seconds: dict[str, float]) -> Display:
+def make_display(console: Console, plan: Plan, seconds: dict[str, float], *, live: bool = True) -> Display:
     """Live on a terminal, plain elsewhere."""
-    if not console.is_terminal:
-        return Display(console, cells, len(done), seconds)
-    live = LiveDisplay(console, cells, len(done), seconds)
-    live.already(done)
-    return live
+    if not (live and console.is_terminal):
+        return Display(console, plan.cells, len(plan.done), seconds)
+    made = LiveDisplay(console, plan.cells, len(plan.done), seconds)
+    made.already(plan.done)
+    return made

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torchvision
 from PIL import Image
 
 from emi_bench.data import catalogue, downloading
@@ -106,10 +107,12 @@ class FakeCifar:
         self.x = rng.integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
         self.y = np.tile(np.arange(10), 6)
         self.files = {}
-        for i, name in enumerate([*CIFAR10.train, *CIFAR10.test]):
+        batches = [f"data_batch_{i}" for i in range(1, 6)]
+        for i, name in enumerate([*batches, "test_batch"]):
             rows = slice(10 * i, 10 * i + 10)
             flat = self.x[rows].transpose(0, 3, 1, 2).reshape(10, -1)
             self.files[name] = pickle.dumps({"data": flat, "labels": self.y[rows].tolist()})
+        self.files["batches.meta"] = pickle.dumps({"label_names": CIFAR10.class_names})
         self.archive = folder / CIFAR10.archive
         with tarfile.open(self.archive, "w:gz") as tar:
             for name, content in self.files.items():
@@ -121,8 +124,6 @@ class FakeCifar:
         return replace(
             CIFAR10,
             archive_md5=md5(self.archive.read_bytes()),
-            train={name: md5(self.files[name]) for name in CIFAR10.train},
-            test={name: md5(self.files[name]) for name in CIFAR10.test},
             info=replace(
                 CIFAR10.info,
                 train_sha256=content_sha256(self.x[:50], self.y[:50], 10),
@@ -135,3 +136,8 @@ class FakeCifar:
         spec = self.spec()
         monkeypatch.setitem(catalogue.BUILT_IN, "cifar10", Source(spec.info, spec.load, spec.find))
         monkeypatch.setattr(downloading, "CIFAR10", spec)
+        sums = [[name, md5(content)] for name, content in self.files.items()]
+        monkeypatch.setattr(torchvision.datasets.CIFAR10, "train_list", sums[:5])
+        monkeypatch.setattr(torchvision.datasets.CIFAR10, "test_list", sums[5:6])
+        meta = torchvision.datasets.CIFAR10.meta | {"md5": sums[6][1]}
+        monkeypatch.setattr(torchvision.datasets.CIFAR10, "meta", meta)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import pickle
-import tarfile
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 import torchvision
+from torchvision.datasets import utils
 
 from emi_bench import data
 from emi_bench.data import cifar
-from emi_bench.data.archives import read_tar
 from emi_bench.data.cifar import CIFAR10, CIFAR100
 from emi_bench.errors import UserError
 from tests.data.fakes import FakeCifar, arrays
@@ -34,8 +34,6 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCifar:
 def test_addresses_and_checksums_are_torchvisions(ours: cifar.Cifar, theirs: type) -> None:
     assert (ours.url, ours.archive, ours.archive_md5) == (theirs.url, theirs.filename, theirs.tgz_md5)
     assert ours.folder == theirs.base_folder
-    assert [list(f) for f in ours.train.items()] == theirs.train_list
-    assert [list(f) for f in ours.test.items()] == theirs.test_list
     assert len(set(ours.class_names)) == ours.info.n_classes
 
 
@@ -50,7 +48,7 @@ def test_archive_is_read_and_then_comes_from_the_cache(
     fake: FakeCifar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _same(data.load("cifar10", tmp_path), fake)
-    monkeypatch.setattr(cifar, "read_tar", lambda path: pytest.fail("the archive was unpacked twice"))
+    monkeypatch.setattr(utils, "extract_archive", lambda *paths: pytest.fail("the archive was unpacked twice"))
     _same(data.load("cifar10", tmp_path), fake)
 
 
@@ -58,8 +56,8 @@ def test_verify_reads_the_archive_past_the_cache(
     fake: FakeCifar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data.load("cifar10", tmp_path)
-    calls = []
-    monkeypatch.setattr(cifar, "read_tar", lambda path: calls.append(path) or read_tar(path))
+    calls, extract = [], utils.extract_archive
+    monkeypatch.setattr(utils, "extract_archive", lambda path, to: calls.append(path) or extract(path, to))
     verdict = data.verify("cifar10", tmp_path)
     assert verdict.ok
     assert verdict.where == str(fake.archive)
@@ -104,7 +102,7 @@ def test_pickle_with_another_checksum_is_never_opened(fake: FakeCifar, tmp_path:
     folder.mkdir()
     for name in fake.files:
         (folder / name).write_bytes(pickle.dumps(_Trap()))
-    with pytest.raises(UserError, match="data_batch_1 is not the published file: md5"):
+    with pytest.raises(UserError, match=r"data_batch_1, .* missing or not as published"):
         data.load("cifar10", tmp_path)
     assert not _Trap.sprung
     pickle.loads((folder / "test_batch").read_bytes())
@@ -114,29 +112,8 @@ def test_pickle_with_another_checksum_is_never_opened(fake: FakeCifar, tmp_path:
 def test_missing_batch_is_named(fake: FakeCifar, tmp_path: Path) -> None:
     fake.archive.unlink()
     (tmp_path / CIFAR10.folder).mkdir()
-    with pytest.raises(UserError, match="has no file data_batch_1"):
+    with pytest.raises(UserError, match=r"data_batch_1, .*batches\.meta missing"):
         data.load("cifar10", tmp_path)
-
-
-def _tar(path: Path, member: tarfile.TarInfo) -> Path:
-    member.size = 4
-    with tarfile.open(path, "w:gz") as tar:
-        tar.addfile(member, io.BytesIO(b"evil"))
-    return path
-
-
-@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil"])
-def test_tar_with_a_path_that_escapes_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unsafe path"):
-        read_tar(_tar(tmp_path / "a.tar.gz", tarfile.TarInfo(name)))
-    assert [p.name for p in tmp_path.iterdir()] == ["a.tar.gz"]
-
-
-def test_damaged_tar_with_a_known_checksum_is_still_a_clear_error(tmp_path: Path) -> None:
-    path = _tar(tmp_path / "a.tar.gz", tarfile.TarInfo("a"))
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(UserError, match="not a readable tar"):
-        read_tar(path)
 
 
 def test_missing_data_says_where_it_was_looked_for_and_both_ways_to_get_it(tmp_path: Path) -> None:
@@ -202,3 +179,9 @@ def test_unreadable_file_is_a_clear_error(fake: FakeCifar, tmp_path: Path, monke
     monkeypatch.setattr(cifar, "md5_of", denied)
     with pytest.raises(UserError, match=r"cifar10 cannot be read: .*Permission denied"):
         data.load("cifar10", tmp_path)
+
+
+def test_torchvision_is_imported_only_where_it_is_needed() -> None:
+    script = "import sys, emi_bench.data as d; d.describe(); d.load('digits'); print('torchvision' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

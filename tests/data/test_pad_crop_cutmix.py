@@ -7,7 +7,8 @@ import torch
 
 from emi_bench.data.views.cutmix import cut_box, cutmix
 from emi_bench.data.views.pad_crop import pad_crop_flip
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
+from emi_bench.testing import ScriptedDraws
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.losses.apf import mix, mixed_labels, pair_counts, pair_distances, pair_probabilities
 from emi_bench.losses.mixup import mixup_cross_entropy
+from emi_bench.testing import ScriptedDraws
 
 
 def test_hand_worked_prototypes() -> None:

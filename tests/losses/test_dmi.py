@@ -63,6 +63,41 @@ def test_recorded_gradients(case: dict[str, Any]) -> None:
         torch.testing.assert_close(grad, expected, rtol=1e-5, atol=1e-7)  # central differences
 
 
+PAIRS = ("off_diagonal", "with_self", "per_class")
+
+
+@pytest.mark.parametrize("case", golden("emi_dmi_pairs")["cases"])
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_recorded_choices_of_the_pairs(case: dict[str, Any], pairs: Any) -> None:
+    z, z_view, labels = tensors(case)
+    found = dmi(z, z_view, labels, alpha=case["alpha"], tau=case["tau"], pairs=pairs)
+    recorded = case[pairs]
+    assert found.loss.item() == pytest.approx(recorded["loss"], rel=1e-10)
+    assert sets(found) == recorded["S"]
+    mu = [math.inf if v is None else v for v in recorded["mu"]]
+    assert found.log_mu.exp().expand(len(z), 1).flatten().tolist() == pytest.approx(mu, rel=1e-10)
+    for grad in torch.autograd.grad(found.loss, (z, z_view)):
+        assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize("threshold", ["exp", "cos"])
+def test_with_self_and_alpha_zero_dmi_is_only_intra_class(threshold: Any) -> None:
+    z, z_view, labels = clustered()
+    assert dmi(z, z_view, labels, alpha=0, tau=0.07, threshold=threshold).n_other > 0
+    assert dmi(z, z_view, labels, alpha=0, tau=0.07, threshold=threshold, pairs="with_self").n_other == 0
+
+
+@pytest.mark.parametrize("threshold", ["exp", "cos"])
+def test_an_anchor_of_one_class_has_the_threshold_of_that_class(threshold: Any) -> None:
+    z, z_view, labels = clustered()
+    labels[-1] = 9  # the only one of its class
+    found = dmi(z, z_view, labels, alpha=0.6, tau=0.07, threshold=threshold, pairs="per_class")
+    for c in labels.unique():
+        mine = labels == c
+        alone = dmi(z[mine], z_view[mine], labels[mine], alpha=0.6, tau=0.07, threshold=threshold)
+        assert found.log_mu[mine].flatten().tolist() == pytest.approx([alone.log_mu.item()] * int(mine.sum()))
+
+
 def hand(labels: list[int], z3: tuple[float, float] = (0, 1), **options: Any) -> Diversity:
     z = torch.tensor([(1, 0), (0.6, 0.8), z3], dtype=torch.float64)
     z_view = torch.tensor([(0.8, 0.6), (0.6, 0.8), (-0.6, 0.8)], dtype=torch.float64)
@@ -95,11 +130,12 @@ def test_hand_worked_set_counts_its_other_class_members() -> None:
 
 
 OPTIONS = [
-    {"reduction": r, "denominator": d, "threshold": t, "empty_anchor": e}
+    {"reduction": r, "denominator": d, "threshold": t, "empty_anchor": e, "pairs": p}
     for r in ("log_sum", "sum_log")
     for d in ("all", "no_pair")
     for t in ("exp", "cos")
     for e in ("zero", "drop")
+    for p in PAIRS
 ]
 
 

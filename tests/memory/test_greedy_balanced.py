@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory, greedy_balanced
+from emi_bench.testing import ScriptedDraws
 
 
 def feed(memory: Memory, labels: list[int], draws: Draws, batch: int) -> None:

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory, batched_reservoir, textbook_reservoir
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 
 

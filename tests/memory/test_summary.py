@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory.summary import SummaryMemory
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 
 SLOTS = golden("ssd_matching")["slots"]

@@ -56,11 +56,13 @@ def step_by_hand(net: Any, teacher: Any, c: EMIConfig, s: Step) -> tuple[dict[st
     out: dict[str, Tensor] = {}
 
     if c.dmi:
-        rows = [i for side in sides for start in at[side] for i in range(start, start + size[side])]
+        copies = 1 if c.dmi_rows == "identity" else 16
+        rows = [i for side in sides for start in at[side] for i in range(start, start + copies * size[side])]
         g = dict(zip(rows, n(net.slow_proj(slow[rows])), strict=True))
         for side in sides:
-            z, z_view = ([g[start + i] for i in range(size[side])] for start in at[side])
-            out[f"dmi_{side}"] = _dmi(z, z_view, labels[side], c.alpha if side == "stream" else c.alpha_b, c)
+            z, z_view = ([g[start + i] for i in range(copies * size[side])] for start in at[side])
+            pseudo = [16 * k + m for m in range(copies) for k in labels[side]]
+            out[f"dmi_{side}"] = _dmi(z, z_view, pseudo, c.alpha if side == "stream" else c.alpha_b, c)
 
     if c.rmi or c.smi:
         classes = [k for k in sorted({*s.y, *s.yb}) if k in s.stored]
@@ -111,29 +113,35 @@ def step_by_hand(net: Any, teacher: Any, c: EMIConfig, s: Step) -> tuple[dict[st
 
 def _dmi(z: list[Tensor], z_view: list[Tensor], y: list[int], alpha: float, c: EMIConfig) -> Tensor:
     count = len(z)
-    pairs = [(i, j) for i in range(count) for j in range(count) if i != j and y[i] == y[j]]
-    if not pairs:
+    if len(set(y)) == count:
         return torch.zeros((), dtype=torch.float64)
 
-    def scale(a: Tensor, b: Tensor) -> float:
-        cos = (a @ b).item()
-        return math.exp(cos / c.tau) if c.dmi_threshold == "exp" else cos
+    def scale(cos: Tensor) -> float:
+        return math.exp(cos.item() / c.tau) if c.dmi_threshold == "exp" else cos.item()
 
-    intra = [scale(z[i], z[j]) for i, j in pairs]
-    mu = max(intra) - alpha * (max(intra) - sum(intra) / len(intra))
+    plain, view = torch.stack(z), torch.stack(z_view)
+    cos = (plain @ plain.T).detach()
+    three = [torch.exp(m / c.tau) for m in (plain @ plain.T, plain @ view.T, view @ plain.T)]
+
+    def threshold(anchor: int) -> float:
+        everyone = range(count)
+        if c.dmi_pairs == "per_class":
+            everyone = [i for i in range(count) if y[i] == y[anchor]]
+        own = c.dmi_pairs == "with_self"
+        intra = [scale(cos[i, j]) for i in everyone for j in everyone if y[i] == y[j] and (own or i != j)]
+        return max(intra) - alpha * (max(intra) - sum(intra) / len(intra)) if intra else math.inf
+
+    shared = None if c.dmi_pairs == "per_class" else threshold(0)
     terms = []
     for i in range(count):
-        members = [j for j in range(count) if j != i and (y[j] == y[i] or scale(z[i], z[j]) > mu)]
+        mu = threshold(i) if shared is None else shared
+        members = [j for j in range(count) if j != i and (y[j] == y[i] or scale(cos[i, j]) > mu)]
         if not members:
             continue
-
-        def three(j: int, i: int = i) -> list[Tensor]:
-            return [torch.exp(v / c.tau) for v in (z[i] @ z[j], z[i] @ z_view[j], z_view[i] @ z[j])]
-
         others = [j for j in range(count) if j != i or c.dmi_denominator == "all"]
-        below = sum(sum(three(j)) for j in others) ** 3
-        ratios = [math.prod(three(k)) / below for k in members]
-        log_a = sum(ratios).log() if c.mi_reduction == "log_sum" else sum(q.log() for q in ratios)
+        below = sum(e[i, others].sum() for e in three) ** 3
+        ratios = math.prod(e[i, members] for e in three) / below
+        log_a = ratios.sum().log() if c.mi_reduction == "log_sum" else ratios.log().sum()
         terms.append(log_a / len(members))
     return -sum(terms) / (count if c.empty_anchor == "zero" else len(terms))
 

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from emi_bench.data.views import rot16
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world as toy
 from tests.methods.toy_steps import plain_net
 

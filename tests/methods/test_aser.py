@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods.aser import ASER, ASERConfig, scores
 from emi_bench.problem import Problem
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 from tests.replay_toy import replay_problem, samples, toy_net
 

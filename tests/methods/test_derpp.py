@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods.derpp import DERpp, DERppConfig
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world as toy
 from tests.golden_files import golden
 from tests.methods.small_images import assert_replays_from_the_second_step, batch, small_problem

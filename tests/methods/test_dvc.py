@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.losses.dvc import gradient_length
 from emi_bench.memory import Memory
 from emi_bench.methods.dvc import DVC, DVCConfig, _LastLayer
 from emi_bench.nets.heads import q_net
 from emi_bench.problem import Problem
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 from tests.methods.small_images import assert_replays_from_the_second_step, batch, small_problem
 

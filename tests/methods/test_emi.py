@@ -35,6 +35,11 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "alpha": {"alpha": 0.6, "alpha_b": 0.9},
     "alpha_zero": {"alpha": 0.0, "alpha_b": 0.0},
     "cos_threshold": {"dmi_threshold": "cos", "alpha": 0.6, "alpha_b": 0.9},
+    "pairs_with_self": {"dmi_pairs": "with_self", "alpha": 0.6, "alpha_b": 0.9},
+    "pairs_per_class": {"dmi_pairs": "per_class", "alpha": 0.6, "alpha_b": 0.9},
+    "rows_rot16": {"dmi_rows": "rot16"},
+    "rows_rot16_per_class": {"dmi_rows": "rot16", "dmi_pairs": "per_class", "alpha": 0.6, "alpha_b": 0.9},
+    "rows_rot16_mlp": {"dmi_rows": "rot16", "slow_head": "mlp"},
     "drop_empty_anchors": {"empty_anchor": "drop"},
     "no_renorm": {"proto_renorm": False},
     "detach_proto": {"rmi_detach_proto": True},
@@ -188,7 +193,9 @@ def course(name: str) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize("name", [n for n in SWITCHES if n not in ("default", "alpha_zero", "teacher_eval")])
 def test_every_switch_changes_the_course(name: str) -> None:
-    baseline = {"cos_threshold": "alpha", "logit_mse_plain": "logit_mse", "ope": "smi_tau"}.get(name, "default")
+    over = {"cos_threshold": "alpha", "logit_mse_plain": "logit_mse", "ope": "smi_tau", "rows_rot16_mlp": "mlp_head"}
+    over |= dict.fromkeys(("pairs_with_self", "pairs_per_class"), "alpha")
+    baseline = over.get(name, "default")
     assert course(name) != course(baseline)
 
 

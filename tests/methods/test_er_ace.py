@@ -8,12 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.losses.asymmetric import allowed_classes, masked_cross_entropy
 from emi_bench.memory import Memory
 from emi_bench.methods.er_ace import ERACE, ERACEConfig
 from emi_bench.methods.finetune import FineTune
 from emi_bench.nets.heads import CosineNet, cosine_scores
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world as toy
 from tests.golden_files import golden
 from tests.methods.small_images import assert_replays_from_the_second_step, batch, small_problem

@@ -9,10 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods.gdumb import GDumb, GDumbConfig, restarting_cosine
 from emi_bench.problem import Problem
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 from tests.replay_toy import ToyNet, replay_problem, samples, toy_net
 

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods import gss as module
 from emi_bench.methods.gss import GSS, GSSConfig, replace_probability, slot_weights
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 from tests.replay_toy import replay_problem, samples, toy_net
 

@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from emi_bench.data.views import crop_view, full_view, grey_crop_view, partial_view, randaugment_view
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods.er import ER, ERConfig
 from emi_bench.run.resolve import resolve
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 from tests.methods.small_images import batch, small_problem
 from tests.replay_toy import mirrored_and_dimmed, replay_problem, samples, toy_net

@@ -8,11 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods.mir import MIR, MIRConfig
 from emi_bench.nets.virtual import virtual_parameters
 from emi_bench.problem import Problem
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world
 from tests.golden_files import golden
 from tests.replay_toy import replay_problem, samples, toy_net

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.methods.onpro import OnPro, OnProConfig, Prototypes
 from emi_bench.problem import Problem
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world as toy
 from tests.methods.onpro_toy import BASE_RATE, COEFFICIENT, Literal, P, PlanDraws, batch_norm_steps
 from tests.methods.test_ocm import digits_batch

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods.pcr import PCR, PCRConfig
 from emi_bench.nets.heads import CosineHead
 from emi_bench.problem import Problem
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 from tests.methods.small_images import assert_replays_from_the_second_step, batch, small_problem
 

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.methods.scr import SCR, SCRConfig
+from emi_bench.testing import ScriptedDraws
 from tests.methods.small_images import assert_replays_from_the_second_step, batch, small_problem
 from tests.replay_toy import replay_problem, samples
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.errors import UserError
 from emi_bench.losses.matching import matching_loss
 from emi_bench.memory.summary import Summaries, SummaryMemory
@@ -18,6 +18,7 @@ from emi_bench.nets import ResNet
 from emi_bench.nets.convnet import ConvNet
 from emi_bench.nets.heads import ContrastiveNet, projection_mlp
 from emi_bench.problem import Problem
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 from tests.losses.test_matching import convnet
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from emi_bench.draws import ScriptedDraws
 from emi_bench.methods.mutual_information import MutualInformation
 from emi_bench.nets import Net, ResNet
 from emi_bench.nets.dualnet import DualNet, mlp_head
+from emi_bench.testing import ScriptedDraws
 from tests import toy_world as toy
 
 INSTRUMENTS = {"dmi_other_share"}  # recorded by EMI beside its losses

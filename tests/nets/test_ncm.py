@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
 from emi_bench.memory import Memory
 from emi_bench.nets.ncm import memory_means, nearest_class
+from emi_bench.testing import ScriptedDraws
 
 
 def filled_memory(labels: list[int], size: int = 20) -> Memory:

@@ -30,7 +30,7 @@ def test_a_stored_run_keeps_its_id_when_fields_are_added() -> None:
     known = {"memory": int(stored["memory"]), "config": stored["config"], "protocol": stored["protocol"]}
     assert resolve("er", "digits", **known).run_id == stored["run_id"]
     later = Protocol.model_fields.keys() - FIRST_FIELDS
-    assert later >= {"image_size", "train_per_class", "test_per_class"}
+    assert later >= {"image_size", "train_per_class", "test_per_class", "last_batch", "eval_window"}
     assert not later & resolve("er", "digits", **known).identity()["protocol"].keys()
     part = resolve("er", "digits", **(known | {"protocol": stored["protocol"] | {"train_per_class": 70}}))
     assert part.run_id != stored["run_id"]

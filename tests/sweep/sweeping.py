@@ -46,11 +46,12 @@ def sweep_file(
     return path
 
 
-def start(*words: str | Path, **env: str) -> subprocess.Popen[str]:
+def start(*words: str | Path, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.Popen[str]:
     """A driver; its output is read at the end."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | env
     return subprocess.Popen(
         [sys.executable, "-m", "tests.sweep.driver", *map(str, words)],
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -67,12 +68,12 @@ def call(*words: str | Path, code: int = 0, **env: str) -> str:
     return output
 
 
-def ask(*words: str | Path) -> str:
-    """A command that needs no Ray, in this process."""
+def ask(*words: str | Path, code: int = 0) -> str:
+    """A command that needs no process of its own, in this one."""
     from tests.sweep.driver import app
 
     answer = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "200"}, catch_exceptions=False)
-    assert answer.exit_code == 0, answer.output
+    assert answer.exit_code == code, answer.output
     return answer.output
 
 

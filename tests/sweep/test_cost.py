@@ -12,14 +12,13 @@ from emi_bench.run.execute import execute
 from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.cluster import Cluster
 from emi_bench.sweep.cost import Costs, load_of
-from emi_bench.sweep.packing import Request, check_feasible, settle, share_for, slots, warnings_of
 from emi_bench.sweep.plan import Cell, expand
+from emi_bench.sweep.resources import Cluster, Request, check_feasible, settle, share_for, slots, warnings_of
 from tests.sweep.sweeping import sweep_file
 
-LAPTOP = Cluster(True, [{"CPU": 2.0}])
-SERVER = Cluster(False, [{"CPU": 16.0, "GPU": 4.0}, {"CPU": 8.0, "a100": 1.0}])
+LAPTOP = Cluster([{"CPU": 2.0}])
+SERVER = Cluster([{"CPU": 16.0, "GPU": 4.0}, {"CPU": 8.0, "a100": 1.0}])
 
 
 def cells_of(tmp_path: Path, **options: str) -> list[Cell]:

@@ -12,9 +12,10 @@ import torch
 from ray.tune.execution import class_cache
 from rich.console import Console
 
-from emi_bench.sweep import invoke
-from emi_bench.sweep.cluster import _plain_workers
-from emi_bench.sweep.schedule import Options
+from emi_bench.sweep import driver, resources
+from emi_bench.sweep.asked import Asked
+from emi_bench.sweep.executors.ray import connection
+from emi_bench.sweep.executors.ray.private import plain_workers
 from tests.sweep.sweeping import sweep_file
 
 FAMILY = """
@@ -22,7 +23,8 @@ import os
 import sys
 import time
 from pathlib import Path
-from emi_bench.sweep.cluster import connected
+from emi_bench.sweep.executors.ray.connection import leave, start
+from emi_bench.sweep.resources import this_machine
 
 
 def family():
@@ -48,13 +50,14 @@ def inodes(pids):
         yield from (text[8:-1] for text in links if text.startswith("socket:["))
 
 
-with connected(None) as cluster:
-    mine = set(inodes(family()))
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and words[9] in mine:
-                print(words[1].partition(":")[0])
+folder = start(this_machine().nodes[0], every_core=False)
+mine = set(inodes(family()))
+for table in ("tcp", "tcp6"):
+    for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and words[9] in mine:
+            print(words[1].partition(":")[0])
+leave(folder)
 """
 READY = """
 class Probe:
@@ -71,15 +74,19 @@ def torchlike():  # what has torch in its memory maps, beside this process
             continue
 
 
-with connected(None, every_core=True) as cluster:
-    import ray
-    from ray.tune.execution.class_cache import _ActorClassCache
+cluster = this_machine()
+folder = start(cluster.nodes[0], every_core=True)
+import ray
+from emi_bench.sweep.executors.ray.private import plain_workers
+from ray.tune.execution.class_cache import _ActorClassCache
 
+with plain_workers(local=True):
     until = time.monotonic() + 100
     while len(ready := set(torchlike())) < cluster.total("CPU") and time.monotonic() < until:
         time.sleep(0.2)
     pid, told = ray.get(_ActorClassCache().get(Probe).remote().tell.remote())
     print(len(ready) == cluster.total("CPU"), pid in ready, *told)
+leave(folder)
 """
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
@@ -116,7 +123,7 @@ def test_keys_to_a_bucket_reach_the_workers_of_a_cluster(monkeypatch: pytest.Mon
         pass
 
     def brought(local: bool) -> dict[str, str]:
-        with _plain_workers(local):
+        with plain_workers(local):
             options = class_cache._ActorClassCache().get(Probe)._default_options
         environment = options["runtime_env"].get("env_vars", {})
         assert isinstance(environment, dict)
@@ -131,7 +138,7 @@ def test_keys_to_a_bucket_reach_the_workers_of_a_cluster(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("seeds", "most", "resources", "cards", "expected"),
+    ("seeds", "most", "resources_", "cards", "expected"),
     [
         (4, None, "{gpu: 0}", False, True),
         (3, None, "{gpu: 0}", False, False),  # a core would be left over
@@ -143,7 +150,7 @@ def test_keys_to_a_bucket_reach_the_workers_of_a_cluster(monkeypatch: pytest.Mon
 def test_workers_are_started_in_advance_where_every_core_will_have_a_run(
     seeds: int,
     most: int | None,
-    resources: str,
+    resources_: str,
     cards: bool,
     expected: bool,
     tmp_path: Path,
@@ -152,16 +159,17 @@ def test_workers_are_started_in_advance_where_every_core_will_have_a_run(
     class Enough(Exception):
         pass
 
-    def connected(address: str | None, *, every_core: bool) -> None:
+    def start(machine: dict[str, float], *, every_core: bool) -> str:
         raise Enough(every_core)
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(resources, "cores", lambda: 4)
+    monkeypatch.setattr("emi_bench.sweep.executors.ray.executor.cores", lambda: 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cards)
-    monkeypatch.setattr(invoke, "connected", connected)
-    asked = invoke.Asked(
-        sweep_file(tmp_path, seeds=seeds, resources=resources), str(tmp_path / "results"), options=Options(most)
+    monkeypatch.setattr(connection, "start", start)
+    asked = Asked(
+        sweep_file(tmp_path, seeds=seeds, resources=resources_), str(tmp_path / "results"), max_concurrent=most
     )
     with pytest.raises(Enough) as told:
-        invoke.run_sweep(Console(quiet=True), asked)
+        driver.run_sweep(Console(quiet=True), asked)
     assert told.value.args == (expected,)

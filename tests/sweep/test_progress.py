@@ -6,9 +6,9 @@ from pathlib import Path
 from rich.console import Console
 
 from emi_bench.store.leases import Claim
-from emi_bench.sweep.attempt import Outcome
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.plan import expand
+from emi_bench.sweep.outcome import Outcome
+from emi_bench.sweep.plan import Plan, expand
 from emi_bench.sweep.progress import Display, LiveDisplay, make_display
 from tests.sweep.sweeping import sweep_file
 
@@ -17,7 +17,7 @@ def shown(tmp_path: Path, terminal: bool) -> tuple[Display, io.StringIO]:
     cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="er, finetune", seeds=2)))
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=100, color_system=None)
-    display = make_display(console, cells, cells[:1], {c.run_id: 10.0 for c in cells[1:]})
+    display = make_display(console, Plan(cells, done=cells[:1]), {c.run_id: 10.0 for c in cells[1:]})
     display.cells = cells
     return display, out
 

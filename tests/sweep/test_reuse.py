@@ -11,7 +11,7 @@ import torch
 from emi_bench.data import load
 from emi_bench.run.loop import run
 from emi_bench.run.measure import peak_memory_bytes, reset_peak_memory
-from emi_bench.sweep.shared_data import _tensor
+from emi_bench.sweep.executors.ray.shared_data import _tensor
 from tests.synthetic import spec
 
 ROUGH = {"batch": 50, "width": 2, "replay_batch": 10}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,7 +50,7 @@ def filled(file: Path, tmp_path: Path) -> list[Cell]:
 @pytest.fixture
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("emi_bench.sweep.resources.cores", lambda: 2)
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: Properties)
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr("emi_bench.sweep.resources.cores", lambda: 8)
 
 
 @pytest.mark.usefixtures("no_card")
@@ -124,3 +126,16 @@ def test_status_tells_what_runs_where_and_how_to_go_on(filled: list[Cell], file:
     Claims(Store(tmp_path / "results").files).release_all("another")
     output = said("status", file, "--results", tmp_path / "results")
     assert f"Go on with: emi-bench sweep {file} --results {tmp_path / 'results'}" in output
+
+
+@pytest.mark.parametrize("words", [["status"], ["failures"], ["plan", "--help"], ["sweep", "--help"]], ids=" ".join)
+def test_commands_that_only_read_the_store_import_neither_torch_nor_ray(words: list[str], tmp_path: Path) -> None:
+    script = f"""
+import sys
+from typer.testing import CliRunner
+from emi_bench.cli.app import app
+answer = CliRunner().invoke(app, {words + ["--results", str(tmp_path)] * (words[-1] != "--help")!r})
+print(answer.exit_code, sorted({{"torch", "ray", "emi_bench.sweep.driver"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 []\n"

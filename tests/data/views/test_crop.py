@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from emi_bench.data.views.crop import Boxes, crop_flip, kornia_boxes, ocm_boxes, torchvision_boxes, whole
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 
 OCM = golden("ocm_augment")

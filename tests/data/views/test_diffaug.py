@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from emi_bench.data.views.diffaug import DiffAug, apply_diffaug, diffaug, draw_diffaug, largest_shift, shift
-from emi_bench.draws import Draws, ScriptedDraws
+from emi_bench.draws import Draws
+from emi_bench.testing import ScriptedDraws
 from tests.golden_files import golden
 
 TRACE = golden("ssd_matching")["diffaug"]

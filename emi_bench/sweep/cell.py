@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -22,45 +20,29 @@ from emi_bench.store.defaults import TTL
 from emi_bench.store.failures import Failures, one_line
 from emi_bench.store.leases import ClaimLost, Lease
 from emi_bench.store.patient import PatientFiles, PatientStore
-
-#: done: computed now. present: found in the store. held: another sweep is at it. lost: its worker died too often.
-State = Literal["done", "present", "held", "failed", "out_of_memory", "lost"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How an attempt ended."""
-
-    state: State
-    seconds: float = 0.0
-    accuracy: float | None = None
-    error: str = ""
-    resumed_from: int = 0
-    command: str = ""  #: what repeats a run that failed
+from emi_bench.sweep.outcome import Outcome
+from emi_bench.sweep.resources import Request
 
 
-def attempt(
+def run_cell(
     spec: RunSpec,
     store: PatientStore,
     load: Callable[[], DataSet],
     *,
     owner: str,
+    request: Request = Request(),
     sweep: str = "",
-    device: str = "cpu",
-    threads: int = 1,
-    alone: bool = True,
     ttl: float = TTL,
     data_root: Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Outcome:
-    """Bring one run into the store, unless it is there or another holds it. Never raises for the run's own errors.
-
-    `alone` says that nobody shares the card: then running out of memory is the run's own failure.
-    """
+    """Bring one run into the store, unless it is there or another holds it. Never raises for the run's own errors."""
     began = time.perf_counter()
 
     def record(error: Exception) -> Outcome:
-        again = spec.command(results=store.files.uri, data_root=data_root, device=device, threads=threads)
+        again = spec.command(
+            results=store.files.uri, data_root=data_root, device=request.where, threads=request.threads
+        )
         return _record(spec, store, error, sweep, again, began)
 
     try:
@@ -74,12 +56,20 @@ def attempt(
 
             _same_code(spec)
             # Asked again under the claim: who held it before may have finished.
-            done = execute(spec, store, load, device=device, threads=threads, on_progress=tell)
+            done = execute(
+                spec,
+                store,
+                load,
+                device=request.where,
+                threads=request.threads,
+                on_progress=tell,
+                on_step=lease.step,
+            )
             Failures(store.files).forget(spec.run_id)
     except ClaimLost:
         return Outcome("held", time.perf_counter() - began)
     except torch.OutOfMemoryError as e:
-        if not alone:
+        if request.shared:  # with a card to itself it is the run's own failure
             return Outcome("out_of_memory", time.perf_counter() - began, error=one_line(e))
         return record(e)
     except Exception as e:  # anything a method may do must not stop the others

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from emi_bench.data import Reduction, load
 from emi_bench.data.dataset import DataSet
 
 
-def put(name: str, reduction: Reduction, root: Path | None) -> Any:
-    """Load a data set, reduce it once for all runs and hand it to Ray; the driver keeps only the reference."""
+def put(data: DataSet) -> Any:
+    """Hand a data set to Ray; the driver keeps only the reference."""
     import ray
 
-    data = load(name, root, reduction=reduction)
     return ray.put(
         {
             "info": data.info,

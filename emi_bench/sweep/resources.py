@@ -1,14 +1,17 @@
-"""What each run asks of Ray, and whether the cluster can ever give it."""
+"""What there is to run on, what each run asks of it, and whether it can ever be given."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+
+import torch
 
 from emi_bench.errors import UserError
-from emi_bench.sweep.cluster import Cluster
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.plan import Cell
 
@@ -17,12 +20,59 @@ CONTEXT_BYTES = 6e8  # CUDA context and libraries of a process
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """What there is to run on."""
+
+    nodes: list[dict[str, float]]  #: resources of every live node
+
+    def most(self, resource: str) -> float:
+        """The largest amount of a resource on one node."""
+        return max((n.get(resource, 0.0) for n in self.nodes), default=0.0)
+
+    def total(self, resource: str) -> float:
+        return sum(n.get(resource, 0.0) for n in self.nodes)
+
+    def __str__(self) -> str:
+        kinds: dict[str, int] = {}
+        for node in self.nodes:
+            shown = {k: v for k, v in node.items() if ":" not in k and "memory" not in k}
+            text = ", ".join(f"{v:g} {k}" for k, v in sorted(shown.items())) or "no CPU"
+            kinds[text] = kinds.get(text, 0) + 1
+        return "; ".join(f"{n} node{'s' * (n > 1)} with {text}" for text, n in kinds.items())
+
+
+def this_machine() -> Cluster:
+    """This machine as a cluster of one."""
+    cards = torch.cuda.device_count()
+    return Cluster([{"CPU": float(cores())} | ({"GPU": float(cards)} if cards else {})])
+
+
+def cores() -> int:
+    """Cores that this process may use: a container may have fewer than the machine."""
+    n = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        n = min(n, len(os.sched_getaffinity(0)))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(n, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no such file, or no limit ("max")
+        return n
+
+
+def card_bytes() -> float:
+    """The memory of the smallest card of this machine."""
+    return min(
+        (float(torch.cuda.get_device_properties(i).total_memory) for i in range(torch.cuda.device_count())), default=0.0
+    )
+
+
+@dataclass(frozen=True)
 class Request:
     """Resources of one run, settled."""
 
-    cpu: float
-    gpu: float
-    device: str
+    cpu: float = 1.0
+    gpu: float = 0.0
+    device: str = "auto"
     custom: tuple[tuple[str, float], ...] = ()
 
     def bundle(self) -> dict[str, float]:

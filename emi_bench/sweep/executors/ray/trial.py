@@ -11,23 +11,17 @@ import os
 import queue
 import threading
 import time
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from ray import tune
 
 from emi_bench.data.dataset import DataSet
-from emi_bench.data.reduce import Reduction
-from emi_bench.errors import UserError
-from emi_bench.methods import load_plugin
 from emi_bench.run.loop import Progress
-from emi_bench.run.spec import RunSpec
-from emi_bench.store.patient import PatientStore
-from emi_bench.sweep import shared_data
-from emi_bench.sweep.attempt import Outcome, attempt
-from emi_bench.sweep.packing import Request
+from emi_bench.sweep.executors.ray import shared_data
+from emi_bench.sweep.job import Job
+from emi_bench.sweep.outcome import Outcome
 
 gc.freeze()  # and at once unfrozen: now all of it counts as old, and the first collection need not walk it either
 gc.unfreeze()
@@ -41,37 +35,20 @@ class WorkerSpent(RuntimeError):
     """This process may not be used for another run."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """What every worker is told once."""
-
-    sweep: str
-    owner: str
-    results: str
-    ttl: float
-    patience: float
-    plugins: list[str]
-    cells: dict[str, str] = field(repr=False)  #: run_id -> spec as JSON: cheap to ship in thousands
-    requests: dict[str, Request] = field(repr=False)  #: by run_id
-    data: dict[tuple[str, Reduction], Any] = field(repr=False)  #: data key of a spec -> reference into the object store
-    data_root: Path | None = None  #: of the driver, for the command that repeats a run
-
-
 class CellTrial(tune.Trainable):
     """Runs a cell in a thread; a step of the trial is a task of the run.
 
     A worker is used again only for methods of this package. They keep nothing outside their own object: every choice
     comes from the run's own `Draws`, weights from a forked generator, threads and determinism are set by each run. A
-    plugin's method gets a process of its own (see `Execution`), and so does whatever follows an error of a card.
+    plugin's method gets a process of its own (see `RayExecutor`), and so does whatever follows an error of a card.
     """
 
     def setup(self, config: dict[str, Any], job: Job | None = None) -> None:
         assert job is not None
         gc.freeze()  # what is imported stays: no collection between two runs has to walk it
         self.job = job
-        for plugin in job.plugins:
-            load_plugin(plugin)
-        self._data: dict[tuple[str, Reduction], DataSet] = {}
+        job.load_plugins()
+        self._data: dict[Any, DataSet] = {}
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self._reported = 0.0
         self._clean = False
@@ -98,19 +75,9 @@ class CellTrial(tune.Trainable):
         self._events = queue.Queue()
         self._reported = 0.0
         self._clean = False
-        spec = RunSpec.model_validate_json(self.job.cells[run_id])
-        threading.Thread(target=self._work, args=(spec,), name="run", daemon=True).start()
+        threading.Thread(target=self._work, args=(run_id,), name="run", daemon=True).start()
 
-    def _work(self, spec: RunSpec) -> None:
-        try:
-            outcome = self._attempt(spec)
-        except BaseException as e:  # the trial waits for an event: there must be one
-            outcome = Outcome("failed", error=f"{type(e).__name__}: {e}")
-        self._clean = outcome.state != "out_of_memory" and "CUDA" not in outcome.error
-        self._events.put(asdict(outcome) | {"done": True, "host": os.uname().nodename})
-
-    def _attempt(self, spec: RunSpec) -> Outcome:
-        job, request = self.job, self.job.requests[spec.run_id]
+    def _work(self, run_id: str) -> None:
         told = -1
 
         def progress(at: Progress) -> None:
@@ -119,30 +86,17 @@ class CellTrial(tune.Trainable):
                 told = at.phase
                 self._events.put({"phase": at.phase, "n_phases": at.n_phases, "accuracy": at.accuracy})
 
-        return attempt(
-            spec,
-            PatientStore(job.results, job.patience),
-            lambda: self._load(spec, request),
-            owner=job.owner,
-            sweep=job.sweep,
-            device=request.where,
-            threads=request.threads,
-            alone=not request.shared,
-            data_root=job.data_root,
-            ttl=job.ttl,
-            on_progress=progress,
-        )
+        try:
+            outcome = self.job.run(run_id, self._fetch, progress)
+        except BaseException as e:  # the trial waits for an event: there must be one
+            outcome = Outcome("failed", error=f"{type(e).__name__}: {e}")
+        self._clean = outcome.state != "out_of_memory" and "CUDA" not in outcome.error
+        self._events.put(asdict(outcome) | {"done": True, "host": os.uname().nodename})
 
-    def _load(self, spec: RunSpec, request: Request) -> DataSet:
-        if request.where == "cuda" and not torch.cuda.is_available():
-            raise UserError(
-                "Ray gave this run a card, but torch sees none",
-                hint="install a CUDA build of torch on this machine, or say `resources: {gpu: 0}`",
-            )
-        key = spec.data_key
-        if key not in self._data:
-            self._data[key] = shared_data.get(self.job.data[key])
-        return self._data[key]
+    def _fetch(self, reference: Any) -> DataSet:
+        if reference not in self._data:
+            self._data[reference] = shared_data.get(reference)
+        return self._data[reference]
 
 
 def run_id_of(config: dict[str, Any]) -> str:

@@ -1,0 +1,62 @@
+"""What the user asked for: one object from the command line to the worker."""
+
+from __future__ import annotations
+
+import shlex
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from emi_bench.store.defaults import PATIENCE, TTL
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The words of a command: which cells, in which places, how."""
+
+    file: Path
+    results: str = "results"
+    data_root: Path | None = None
+    only: list[str] = field(default_factory=list)
+    seeds: str | None = None
+    limit: int | None = None
+    plugins: list[Path] = field(default_factory=list)
+    executor: str = "ray"
+    address: str | None = None
+    max_concurrent: int | None = None
+    autoscaling: bool = False
+    fail_fast: bool = False
+    log: str | None = None
+    claim_seconds: float = TTL
+    patience: float = PATIENCE
+    words: tuple[str, ...] = ()  #: of `emi-bench sweep`, as they were typed
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex)  #: of the claims: this invocation
+
+    def again(self) -> str:
+        """The command that goes on: the one that was typed; or, from another command, a sweep in the same places."""
+        return typed("sweep", *self.words) if self.words else self.told("sweep")
+
+    def told(self, command: str) -> str:
+        """A command on the same sweep in the same places."""
+        return typed(command, self.file, **self._places(), data_root=self.data_root, plugin=self.plugins)
+
+    def failures(self) -> str:
+        """The command that shows the tracebacks."""
+        return typed("failures", **self._places())
+
+    def _places(self) -> dict[str, Any]:
+        return {"results": self.results if self.results != Asked.results else None}
+
+
+def typed(*words: object, **options: Any) -> str:
+    """A command as a user types it; options that are None or empty are left out, those of lists repeated.
+
+    >>> typed("sweep", Path("my file.yaml"), only=["a=1", "b=2"], data_root="here", limit=None)
+    "emi-bench sweep 'my file.yaml' --only a=1 --only b=2 --data-root here"
+    """
+    told = ["emi-bench", *map(str, words)]
+    for name, value in options.items():
+        for one in value if isinstance(value, list) else [] if value is None else [value]:
+            told += [f"--{name.replace('_', '-')}", str(one)]
+    return shlex.join(told)

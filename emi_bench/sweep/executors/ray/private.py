@@ -1,0 +1,63 @@
+"""What we do to Ray behind its back, for the versions that it was tried with.
+
+With any other version Ray is left as it is: slower to the first run, and louder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+TRIED = ((2, 60), (2, 61))  # from, and before: as in pyproject.toml
+WORKER = "emi_bench.sweep.executors.ray.trial"
+
+
+def tried(version: str | None = None) -> bool:
+    """Whether this version of Ray is one that the tricks were tried with.
+
+    >>> tried("2.60.1"), tried("2.61.0"), tried("3.0.0.dev0")
+    (True, False, False)
+    """
+    if version is None:
+        import ray
+
+        version = str(ray.__version__)
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and TRIED[0] <= (int(found[1]), int(found[2])) < TRIED[1]
+
+
+def ready_workers(every_core: bool) -> dict[str, Any]:
+    """Options of `ray.init`. Ray can start as many workers along with itself as there are cores. They import what a run
+    needs while it is still busy; where fewer are of use, the others would only take time and memory."""
+    if not tried():
+        return {}
+    flags = {"prestart_worker_first_driver": every_core, "preload_python_modules": [WORKER] * every_core}
+    return {"_system_config": flags}
+
+
+def silence() -> None:
+    """Ray prints a paragraph for every lost worker, whatever it is told; the display has a line for it."""
+    if tried():
+        import ray
+
+        ray._private.worker.print_to_stdstream = lambda *args, **kwargs: None
+
+
+@contextlib.contextmanager
+def plain_workers(local: bool) -> Iterator[None]:
+    """Tune gives its workers an environment, and Ray a new process to whatever has one. Without it, a process that is
+    there already will do. A local Ray's have all of it from this one; to others, keys to a bucket are still brought."""
+    if not tried():
+        yield
+        return
+    from ray.tune.execution import class_cache
+
+    former = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
+    keys = set() if local else {name for name in class_cache.ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")}
+    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, keys
+    try:
+        yield
+    finally:
+        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = former

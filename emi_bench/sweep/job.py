@@ -1,0 +1,63 @@
+"""What whoever runs cells is told once: the cells of a pass, and all that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from emi_bench.data.dataset import DataSet
+from emi_bench.errors import UserError
+from emi_bench.methods import load_plugin
+from emi_bench.run.loop import Progress
+from emi_bench.run.spec import RunSpec
+from emi_bench.store.patient import PatientStore
+from emi_bench.sweep.asked import Asked
+from emi_bench.sweep.cell import run_cell
+from emi_bench.sweep.outcome import Outcome
+from emi_bench.sweep.resources import Request
+
+
+@dataclass(frozen=True)
+class Job:
+    """Of one pass."""
+
+    asked: Asked
+    sweep: str  #: its name
+    results: str  #: the store, from wherever
+    plugins: list[Path]
+    fresh_process: bool
+    cells: dict[str, str] = field(repr=False)  #: run_id -> spec as JSON: cheap to ship in thousands
+    requests: dict[str, Request] = field(repr=False)  #: by run_id
+    data: dict[Any, Any] = field(repr=False)  #: `RunSpec.data_key` -> what the executor made of the data set
+
+    def load_plugins(self) -> None:
+        for plugin in self.plugins:
+            load_plugin(plugin)
+
+    def run(self, run_id: str, fetch: Callable[[Any], DataSet], on_progress: Callable[[Progress], None]) -> Outcome:
+        """Run a cell here and now; `fetch` makes a data set of what `data` holds."""
+        spec, request = RunSpec.model_validate_json(self.cells[run_id]), self.requests[run_id]
+
+        def load() -> DataSet:
+            if request.where == "cuda" and not torch.cuda.is_available():
+                raise UserError(
+                    "this run was given a card, but torch sees none",
+                    hint="install a CUDA build of torch on this machine, or say `resources: {gpu: 0}`",
+                )
+            return fetch(self.data[spec.data_key])
+
+        return run_cell(
+            spec,
+            PatientStore(self.results, self.asked.patience),
+            load,
+            owner=self.asked.owner,
+            request=request,
+            sweep=self.sweep,
+            ttl=self.asked.claim_seconds,
+            data_root=self.asked.data_root,
+            on_progress=on_progress,
+        )
