@@ -15,7 +15,7 @@ from emi_bench.report.axes import Row, Setting
 from emi_bench.report.runs import REQUIRED, Note, Run, to_run
 
 #: Protocol fields by which a run saw a part of its data set.
-REDUCTION = frozenset({"image_size", "train_per_class", "test_per_class"})
+REDUCTION = frozenset({"image_size", "train_per_class", "test_per_class", "tasks"})
 Records = pd.DataFrame | Sequence[Mapping[str, Any]]  #: what `load_runs` returns, or its rows
 
 
