@@ -17,9 +17,10 @@ from emi_bench.draws import Draws
 from emi_bench.errors import UserError
 from emi_bench.losses.matching import Match, Metric, matching_loss
 from emi_bench.memory.summary import Summaries, SummaryMemory
-from emi_bench.methods.base import Losses, MethodConfig, View, seeded_weights
+from emi_bench.methods.base import Losses, MethodConfig, View
 from emi_bench.methods.scr import SCR, SCRConfig
 from emi_bench.nets.convnet import ConvNet
+from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
 
@@ -67,7 +68,7 @@ class SSDConfig(SCRConfig):
                 f"the memory has {problem.memory}",
                 hint=f"set images_per_class to {problem.memory // problem.n_classes} or less, or leave it out",
             )
-        per_task = problem.n_classes // problem.n_tasks
+        per_task = max(problem.task_sizes)
         if self.stream == "balanced" and per_task > problem.batch:
             raise UserError(
                 f"a batch of {problem.batch} cannot hold all {per_task} classes of a task",
@@ -179,8 +180,7 @@ class SSD(SCR):
 
     def start_task(self) -> Task:
         """A new helper for the classes seen and those of the task; what earlier tasks left behind is frozen."""
-        p = self.problem
-        until_now = -(-p.n_classes * (self.tasks_done + 1) // p.n_tasks)
+        until_now = sum(self.problem.task_sizes[: self.tasks_done + 1])
         past_slots = [slot for c in self.seen for slot in self.memory.summary_slots(c)]
         return Task(self.config, self.helper(max(until_now, len(self.seen))), list(self.seen), past_slots)
 

@@ -64,7 +64,7 @@ def phases(method: Method, stream: Stream, batch: int, last: LastBatch = "merge"
         return [Phase(o, size, "drop", ends_task=e == epochs - 1) for e, o in enumerate(orders)]
     tasks = range(len(stream.tasks))
     if method.balanced_stream:
-        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(batch), last) for t in tasks]
+        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(t, batch), last) for t in tasks]
     return [Phase(stream.order(t), batch, last) for t in tasks]
 
 
@@ -80,7 +80,7 @@ def run(
     """Run a spec from its beginning, or from the checkpoint `resume`; `on_checkpoint` gets one after every phase."""
     spec.protocol.reduction.confirm(data)
     data = data.to(device)
-    stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
+    stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order, spec.protocol.groups)
     test = TestSet.of(stream)
     method = build_method(spec, data.info, device)
     state = State(started=_now())
@@ -100,6 +100,8 @@ def run(
             if window is not None:
                 method.end_task()
                 state.matrix.append(window.close())
+                for name, row in window.others.items():
+                    state.others.setdefault(name, []).append(row)
         state.phase += 1
         state.wall_seconds = before + time.perf_counter() - sitting
         state.peak = max(state.peak, peak_memory_bytes(device))
@@ -128,6 +130,7 @@ def run(
         device=torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         threads=torch.get_num_threads(),
         features=features,
+        others={name: _square(rows, spec.n_tasks) for name, rows in state.others.items()},
     )
 
 

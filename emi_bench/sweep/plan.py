@@ -19,7 +19,7 @@ from emi_bench.store import Store
 from emi_bench.store.leases import Claim
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
+from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed, seconds_of
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
 
@@ -84,7 +84,7 @@ def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[
 def _memories(sweep: Sweep, source: YamlSource, part: Part, root: Path | None) -> list[int]:
     """The memory sizes of a part, as its method takes them: one for all where it has no memory."""
     s, cls = part.at[0], get_method(part.method)
-    info = get_info(part.dataset, root)
+    info = check_keys(Protocol, part.protocol, "protocol").reduction.of(get_info(part.dataset, root))
     listed = isinstance(source.content["settings"][s]["memory"], list)
     found = []
     for i, memory in enumerate(sweep.settings[s].memory):
@@ -104,9 +104,10 @@ def _check_protocol(sweep: Sweep, source: YamlSource, s: int, root: Path | None)
     for key, value in protocol.items():
         with placed(source, where(key)):
             check_keys(Protocol, {key: value}, "protocol").reduction.check(get_info(setting.dataset, root))
-    with placed(source, where("n_tasks") if "n_tasks" in protocol else ["settings", s, "dataset"]):
-        n_tasks = check_keys(Protocol, protocol, "protocol").n_tasks
-        check_tasks(get_info(setting.dataset, root), n_tasks, "`protocol: {n_tasks: N}`")
+    told = next((key for key in ("tasks", "n_tasks") if key in protocol), None)
+    with placed(source, where(told) if told else ["settings", s, "dataset"]):
+        split = check_keys(Protocol, protocol, "protocol")
+        check_tasks(get_info(setting.dataset, root), split, "`protocol: {n_tasks: N}`")
 
 
 def _absolute(dataset: str) -> str:
@@ -153,6 +154,39 @@ def parse_seeds(text: str) -> set[int]:
             )
         seeds |= set(range(low, high + 1))
     return seeds
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`3/16` as numbers.
+
+    >>> parse_shard("3/16")
+    (3, 16)
+    """
+    which, slash, of = text.partition("/")
+    if not slash or not which.isdigit() or not of.isdigit() or not 1 <= int(which) <= int(of):
+        raise UserError(f"--shard {text} is not a share", hint="the third of sixteen is --shard 3/16")
+    return int(which), int(of)
+
+
+def parse_time(text: str) -> float:
+    """`6h` as seconds.
+
+    >>> parse_time("6h")
+    21600.0
+    """
+    try:
+        seconds = float(seconds_of(text))
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise UserError(f"--time {text} is not a time", hint="write --time 90s, 30m, 6h or 2d")
+    return seconds
+
+
+def turns(cells: Iterable[Cell], shard: tuple[int, int] | None) -> dict[str, int]:
+    """Which cells come first. A shard begins with its own share, and goes on with those of the next ones."""
+    which, of = shard or (1, 1)
+    return {cell.run_id: (i - which + 1) % of for i, cell in enumerate(cells)}
 
 
 def select(cells: list[Cell], only: Mapping[str, set[str]], seeds: set[int] | None, limit: int | None) -> list[Cell]:
