@@ -57,7 +57,7 @@ def resolve(
     settings = check_keys(Protocol, protocol or {}, "protocol")
     if settings.preset == "modern":
         settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
-        config = cls.config_class.modern(config or {}) | dict(config or {})
+        config = cls.config_class.under_modern(config or {})
     settings.reduction.check(info)
     settings = settings.model_copy(update=check_tasks(info, settings) | _whole(info, settings))
     memory = check_memory(cls, settings.reduction.of(info), memory)
@@ -96,7 +96,7 @@ def _changed(
     if protocol.tasks is not None:
         default["n_tasks"] = protocol.n_tasks  # it follows
     stated = protocol.model_dump(mode="json")
-    found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k]}
+    found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k] and k != "preset"}  # what it stands for
     return found | {k: v for k, v in constants.items() if v != usual[k] and k not in cosmetic}
 
 
