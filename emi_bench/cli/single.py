@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import traceback
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from emi_bench import metrics
 from emi_bench.data import load
-from emi_bench.errors import UserError
+from emi_bench.errors import UserError, line_in
 from emi_bench.methods import get_method
 from emi_bench.run.execute import Executed, choose_device, execute
 from emi_bench.run.loop import Progress as Where
@@ -98,6 +99,10 @@ def run_single(
     except NonFiniteLoss as e:
         hint = "No result was written. A lower learning rate often helps: --set lr=0.01, for example."
         raise UserError(f"{spec.label} failed: {e}", hint=hint) from e
+    except UserError:
+        raise
+    except Exception as e:
+        raise _blamed(spec, e) from e
     except KeyboardInterrupt:
         last = finished_phases(store, spec.run_id)  # the bar may not have heard of it yet
         kept = f"tasks 1-{last} are kept" if last else "no task was finished, so nothing is kept"
@@ -105,6 +110,18 @@ def run_single(
         say(console, f"\ninterrupted: {kept}. The same command goes on from there:\n  {again}")
         raise typer.Exit(130) from None
     tell(console, spec, done, quiet)
+
+
+def _blamed(spec: RunSpec, error: Exception) -> Exception:
+    """An error of a user's own method, with its line; of any other method the error as it is."""
+    if not spec.plugin:
+        return error
+    traceback.print_exception(error)
+    file = Path(spec.plugin)
+    line = line_in(file, error)
+    where = f"{file}:{line}" if line else str(file)
+    hint = f"No result was written. `{shlex.join(['emi-bench', 'check', spec.plugin])}` looks for what else is wrong."
+    return UserError(f"{spec.label} failed in {where}: {type(error).__name__}: {error}", hint=hint)
 
 
 @contextmanager
