@@ -27,7 +27,7 @@ CYCLE = 6
 
 
 def stream(problem: Problem, task: int, batches: int, rng: torch.Generator) -> list[tuple[Tensor, Tensor]]:
-    per = problem.classes_per_task
+    per = problem.task_sizes[0]
     shape = (problem.batch, *problem.image_shape)
     y = torch.arange(problem.batch) % per + task * per
     return [(torch.randint(0, 256, shape, generator=rng, dtype=torch.uint8), y) for _ in range(batches)]
@@ -79,7 +79,7 @@ class Cycle:
         self.method = warmed_up(problem)
         assert self.method.task is not None
         images = self.method.pixels(torch.rand(problem.batch + problem.replay_batch, *problem.image_shape))
-        per = problem.classes_per_task
+        per = problem.task_sizes[0]
         summaries = self.method.pixels(torch.rand(problem.memory // problem.n_classes, *problem.image_shape))
         self.inputs = images, images[:10], self.method.task.real(list(range(per, 2 * per))), summaries, images[:10]
         self.steps = stream(problem, 1, CYCLE, torch.Generator().manual_seed(1))

@@ -62,7 +62,7 @@ def warmed_up(name: str, problem: Problem) -> tuple[Method, Tensor, Tensor]:
         method.memory.write(range(method.memory.size), images(method.memory.size), old)
         method.memory.n_seen = 4 * method.memory.size
     method.end_task()
-    return method, images(problem.batch), torch.arange(problem.batch) % problem.classes_per_task
+    return method, images(problem.batch), torch.arange(problem.batch) % problem.task_sizes[0]
 
 
 def bare(method: Method, passes: list[Pass], inputs: list[Tensor]) -> None:

@@ -20,10 +20,11 @@ class Problem:
     reservoir: str = "batched"
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  #: of the data set's pixels in 0-1
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    task_sizes: tuple[int, ...] = ()  #: classes of each task; unless given, equal parts
 
-    @property
-    def classes_per_task(self) -> int:
-        return self.n_classes // self.n_tasks
+    def __post_init__(self) -> None:
+        if not self.task_sizes:
+            object.__setattr__(self, "task_sizes", (self.n_classes // self.n_tasks,) * self.n_tasks)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -16,6 +16,8 @@ from emi_bench.cli import check as check_command
 from emi_bench.cli import report as report_commands
 from emi_bench.cli import store as store_commands
 from emi_bench.cli import sweep as sweep_commands
+from emi_bench.cli import sweeps as sweeps_command
+from emi_bench.cli.data import data_app
 from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
 from emi_bench.errors import UserError
 
@@ -25,7 +27,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Reproduce, extend and trust the results of online class-incremental learning.",
 )
-data_app = typer.Typer(no_args_is_help=True, help="Fetch and check data sets.")
 app.add_typer(data_app, name="data")
 console = Console()
 
@@ -130,30 +131,6 @@ def datasets(
     show(rows, ["name", "classes", "tasks", "image_size", "train", "test", "found"], "Data sets")
 
 
-@data_app.command("download")
-def data_download(name: str, data_root: DataRoot = None) -> None:
-    """Fetch a data set, check it, and put it in place."""
-    from emi_bench.data import download
-
-    console.print(f"{name} is at {download(name, data_root)}")
-
-
-@data_app.command("verify")
-def data_verify(name: str, data_root: DataRoot = None, plugin: Plugin = None) -> None:
-    """Load a data set and compare its content with the known fingerprint."""
-    from emi_bench.data import verify
-
-    load_plugins(plugin)
-    verdict = verify(name, data_root)
-    console.print(f"{name}: {'ok' if verdict.ok else 'NOT OK'}, {verdict.detail}", highlight=False, soft_wrap=True)
-    if verdict.where:
-        console.print(f"at {verdict.where}", highlight=False, soft_wrap=True)
-    if verdict.fingerprint:
-        console.print(f"content {verdict.fingerprint}", highlight=False, soft_wrap=True)
-    if not verdict.ok:
-        raise typer.Exit(1)
-
-
 @app.command()
 def doctor(results: Results = "results", data_root: DataRoot = None) -> None:
     """What this machine has, what is missing, and whether a run would work."""
@@ -179,6 +156,7 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
 
 check_command.register(app)
 sweep_commands.register(app)
+sweeps_command.register(app)
 store_commands.register(app)
 report_commands.register(app)
 

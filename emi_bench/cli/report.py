@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins, sweep_file
 from emi_bench.errors import UserError
 from emi_bench.report.axes import Spread
 
@@ -41,7 +41,8 @@ def register(app: typer.Typer) -> None:
 
 def report(
     sweeps: Annotated[
-        list[Path] | None, typer.Argument(metavar="SWEEP.yaml", help="Only the runs of these sweeps.")
+        list[Path] | None,
+        typer.Argument(metavar="SWEEP", parser=sweep_file, help="Only the runs of these sweeps: files or names."),
     ] = None,
     results: Results = "results",
     data_root: DataRoot = None,
@@ -111,8 +112,7 @@ def table_text(number: int, format_: str, results: str, spread: Spread, forgetti
     if not chosen:
         raise UserError(
             f"{results} holds no runs for table {number}",
-            hint="`emi-bench sweep sweeps/demo.yaml` makes some in minutes; "
-            "`emi-bench plan sweeps/table1.yaml` shows the paper's grid",
+            hint="`emi-bench sweep demo` makes some in minutes; `emi-bench plan table1` shows the paper's grid",
         )
     write = {"md": markdown_table, "tex": latex_table, "csv": csv_table}[format_]
     return "\n".join(write(t) for t in chosen)

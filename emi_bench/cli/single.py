@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from emi_bench.run.result import RunResult
 from emi_bench.run.spec import Protocol, RunSpec
 from emi_bench.store import Store
 from emi_bench.store.checkpoints import finished_phases
-from emi_bench.store.leases import Lease
+from emi_bench.store.leases import ClaimLost, Lease
 from emi_bench.terminal import say
 
 
@@ -86,7 +86,7 @@ def run_single(
         console.print(f"{spec.label} on {where}, run {spec.run_id[:12]}", highlight=False)
     bar = Bar(console, quiet)
     try:
-        with bar.shown(), held(store, spec):
+        with bar.shown(), held(store, spec) as step:
             done = execute(
                 spec,
                 store,
@@ -95,10 +95,14 @@ def run_single(
                 threads=threads,
                 on_progress=bar.update,
                 on_start=bar.start,
+                on_step=step,
             )
     except NonFiniteLoss as e:
         hint = "No result was written. A lower learning rate often helps: --set lr=0.01, for example."
         raise UserError(f"{spec.label} failed: {e}", hint=hint) from e
+    except ClaimLost as e:
+        hint = "It was silent too long; finished tasks are kept, and the other goes on from there."
+        raise UserError(str(e), hint=hint) from e
     except UserError:
         raise
     except Exception as e:
@@ -125,10 +129,11 @@ def _blamed(spec: RunSpec, error: Exception) -> Exception:
 
 
 @contextmanager
-def held(store: Store, spec: RunSpec) -> Iterator[None]:
-    """Inside, no sweep on this store starts the run; one that is at work on it already is left to finish it."""
+def held(store: Store, spec: RunSpec) -> Iterator[Callable[[], None]]:
+    """Inside, no sweep on this store starts the run, as long as what is yielded is called now and then; one that is at
+    work on it already is left to finish it."""
     if store.done(spec):
-        yield
+        yield lambda: None
         return
     store.files.check_writable()
     with Lease(store.files, spec.run_id, owner=uuid.uuid4().hex, label=spec.label) as lease:
@@ -136,7 +141,7 @@ def held(store: Store, spec: RunSpec) -> Iterator[None]:
             status = shlex.join(["emi-bench", "status", "--results", store.files.uri])
             hint = f"`{status}` shows where it stands; wait for it, or choose another place with --results."
             raise UserError(f"{spec.label} is being run on {store.files.uri} at this moment", hint=hint)
-        yield
+        yield lease.step
 
 
 class Bar:

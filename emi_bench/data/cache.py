@@ -58,7 +58,8 @@ class Cache:
         """What is known of the cached arrays, without reading them; None if there is nothing."""
         with suppress(*DAMAGE, TypeError), np.load(self.file, allow_pickle=False) as kept:
             known = json.loads(str(kept["info"]))
-            return DataInfo(**(known | {"mean": tuple(known["mean"]), "std": tuple(known["std"])}))
+            lists = {"mean": known["mean"], "std": known["std"], "class_names": kept["class_names"].tolist()}
+            return DataInfo(**known | {key: tuple(value) for key, value in lists.items()})
         return None
 
     def _read(self) -> Arrays | None:

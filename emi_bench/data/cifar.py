@@ -19,17 +19,6 @@ from emi_bench.data.npz import read_npz
 from emi_bench.data.places import again, first_there, missing
 from emi_bench.errors import UserError
 
-CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
-CIFAR100_CLASSES = (
-    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can "
-    "castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin "
-    "elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster "
-    "man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck "
-    "pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk "
-    "skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger "
-    "tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm"
-)
-
 
 @dataclass(frozen=True)
 class Cifar:
@@ -40,7 +29,6 @@ class Cifar:
     archive_md5: str
     url: str
     folder: str
-    class_names: tuple[str, ...]
 
     def places(self, root: Path) -> list[Path]:
         """Where it may lie, in the order of search. The archive comes first so that a new download heals a bad copy."""
@@ -58,7 +46,7 @@ class Cifar:
         if place.suffix == ".npz":
             arrays = read_npz(place)
             if len(arrays.class_names) == self.info.n_classes:
-                arrays = Arrays(arrays.x_train, arrays.y_train, arrays.x_test, arrays.y_test, self.class_names)
+                arrays = Arrays(arrays.x_train, arrays.y_train, arrays.x_test, arrays.y_test, self.info.class_names)
         elif place.is_dir():
             arrays = self._read(place)
         else:
@@ -98,7 +86,7 @@ class Cifar:
                 f"{place}: {', '.join(bad)} missing or not as published", hint=again(self.info.name, place)
             ) from e
         arrays = [part for split in splits for part in (split.data, np.array(split.targets))]
-        return checked(str(place), *arrays, class_names=self.class_names)
+        return checked(str(place), *arrays, class_names=self.info.class_names)
 
 
 CIFAR10 = Cifar(
@@ -107,7 +95,6 @@ CIFAR10 = Cifar(
     archive_md5="c58f30108f718f92721af3b95e74349a",
     url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
     folder="cifar-10-batches-py",
-    class_names=tuple(CIFAR10_CLASSES.split()),
 )
 CIFAR100 = Cifar(
     info=INFO100,
@@ -115,5 +102,4 @@ CIFAR100 = Cifar(
     archive_md5="eb9058c3a382ffc7106e4002c42a8d85",
     url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
     folder="cifar-100-python",
-    class_names=tuple(CIFAR100_CLASSES.split()),
 )

@@ -25,6 +25,7 @@ class DataInfo:
     test_sha256: str | None = None
     own: bool = False  #: a user's file: the name says nothing of its content, the fingerprint does
     title: str = ""  #: as the papers print it
+    class_names: tuple[str, ...] = ()  #: empty where they are not known before the data is read
 
     @property
     def fingerprint(self) -> str | None:
@@ -47,6 +48,7 @@ def counted(info: DataInfo, arrays: Arrays) -> DataInfo:
     return replace(
         info,
         n_classes=n_classes,
+        class_names=arrays.class_names,
         image_size=arrays.x_train.shape[1],
         n_train=len(arrays.y_train),
         n_test=len(arrays.y_test),
@@ -68,11 +70,22 @@ def info_of(title: str, arrays: Arrays) -> DataInfo:
     return replace(info, name=f"{title}-{digits}", title=title, own=True)
 
 
+_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR100_CLASSES = (
+    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can "
+    "castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin "
+    "elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster "
+    "man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck "
+    "pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk "
+    "skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger "
+    "tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm"
+)
 _CIFAR_MEAN, _CIFAR_STD = (125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)
 
 DIGITS = DataInfo(
     name="digits",
     title="Digits",
+    class_names=tuple("0123456789"),
     n_classes=10,
     n_tasks=5,
     image_size=8,
@@ -86,6 +99,7 @@ DIGITS = DataInfo(
 CIFAR10 = DataInfo(
     name="cifar10",
     title="CIFAR-10",
+    class_names=tuple(_CIFAR10_CLASSES.split()),
     n_classes=10,
     n_tasks=5,
     image_size=32,
@@ -99,6 +113,7 @@ CIFAR10 = DataInfo(
 CIFAR100 = DataInfo(
     name="cifar100",
     title="CIFAR-100",
+    class_names=tuple(_CIFAR100_CLASSES.split()),
     n_classes=100,
     n_tasks=10,
     image_size=32,

@@ -3,6 +3,7 @@
 Pixels: an image of side S becomes one of side s where s divides S. Each new pixel is the mean of its square of
 (S/s) x (S/s) old ones, rounded to the nearest whole number, halves up: (sum + n // 2) // n for the n old ones.
 Images: of each class the first n of the published order, for training and for testing, in that order.
+Classes: those of tasks that are spelled out, numbered anew in the order of their numbers.
 So whoever has the published archive gets the same bytes, for every method and seed.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 from emi_bench.data.arrays import Arrays, Images, Labels
 from emi_bench.data.dataset import DataSet
 from emi_bench.data.info import DataInfo
+from emi_bench.data.tasks import Class, class_number
 from emi_bench.errors import UserError
 
 
@@ -25,6 +27,7 @@ class Reduction:
     image_size: int | None = None
     train_per_class: int | None = None
     test_per_class: int | None = None
+    classes: tuple[Class, ...] | None = None
 
     def __bool__(self) -> bool:
         return any(getattr(self, f.name) is not None for f in fields(self))
@@ -50,44 +53,56 @@ class Reduction:
                 )
 
     def of(self, info: DataInfo) -> DataInfo:
-        """The description of the smaller data set. Mean and std stay: they are constants that the papers give."""
+        """The description of the smaller data set. Mean and std stay: they are constants that the papers give.
+
+        Without some of the classes, the numbers of images are estimates: classes may differ in size.
+        """
+        n = len(self.classes or ()) or info.n_classes
         return replace(
             info,
+            n_classes=n,
+            class_names=info.class_names if n == info.n_classes else (),
             image_size=self.image_size or info.image_size,
-            n_train=(self.train_per_class or 0) * info.n_classes or info.n_train,
-            n_test=(self.test_per_class or 0) * info.n_classes or info.n_test,
+            n_train=(self.train_per_class or 0) * n or info.n_train * n // info.n_classes,
+            n_test=(self.test_per_class or 0) * n or info.n_test * n // info.n_classes,
         )
 
     def apply(self, data: DataSet) -> DataSet:
         """The smaller data set, with the fingerprint of its own content."""
-        if not self:
+        asked = range(data.n_classes) if self.classes is None else [class_number(data.info, c) for c in self.classes]
+        if not replace(self, classes=None) and len(asked) == data.n_classes:
             return data
-        train, test = data.y_train.numpy(), data.y_test.numpy()
-        kept = first_of_each(train, data.class_names, self.train_per_class, "train")
-        tested = first_of_each(test, data.class_names, self.test_per_class, "test")
+        names = tuple(data.class_names[c] for c in sorted(asked))
+        new = np.full(data.n_classes, -1)
+        new[sorted(asked)] = np.arange(len(names))
+        train, test = new[data.y_train.numpy()], new[data.y_test.numpy()]
+        kept = first_of_each(train, names, self.train_per_class, "train")
+        tested = first_of_each(test, names, self.test_per_class, "test")
         x_train = data.x_train.permute(0, 2, 3, 1).numpy()[kept]
         x_test = data.x_test.permute(0, 2, 3, 1).numpy()[tested]
         size = self.image_size or data.image_size
-        arrays = Arrays(averaged(x_train, size), train[kept], averaged(x_test, size), test[tested], data.class_names)
+        arrays = Arrays(averaged(x_train, size), train[kept], averaged(x_test, size), test[tested], names)
         return DataSet.from_arrays(data.info, arrays)
 
     def confirm(self, data: DataSet) -> None:
         """Raises where the data has not been reduced: its results would be filed as what they are not."""
         told = (self.image_size, self.train_per_class, self.test_per_class)
         n = data.n_classes
+        if self.classes is not None and len(self.classes) != n:
+            raise ValueError(f"the data has {n} classes, the tasks of the spec have {len(self.classes)}")
         found = (data.image_size, len(data.y_train) / n, len(data.y_test) / n)
         if any(wanted not in (None, there) for wanted, there in zip(told, found, strict=True)):
             raise ValueError(f"the data has {found} (pixels, training and test images a class), the spec says {told}")
 
 
 def first_of_each(labels: Labels, class_names: tuple[str, ...], n: int | None, split: str) -> Labels:
-    """Indices of the first n images of each class, ascending; of all images without n.
+    """Indices of the first n images of each class, ascending; of all images of a class without n.
 
     >>> first_of_each(np.array([1, 0, 1, 1, 0, 0]), ("a", "b"), 2, "train")
     array([0, 1, 2, 4])
     """
     if n is None:
-        return np.arange(len(labels))
+        return np.flatnonzero(labels >= 0)
     found = [np.flatnonzero(labels == c)[:n] for c in range(len(class_names))]
     for name, members in zip(class_names, found, strict=True):
         if len(members) < n:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from emi_bench.data.dataset import DataSet
+from emi_bench.data.tasks import Groups, numbered
 from emi_bench.seeds import seed_for
 
 #: What becomes of the images that do not fill a batch: join the last full one, be a batch of their own, be left out.
@@ -50,7 +51,7 @@ def class_order(n_classes: int, seed: int, kind: str = "seed") -> list[int]:
 
 @dataclass(frozen=True)
 class Stream:
-    """T tasks of equal class counts. Labels are never renumbered: a class id is its logit's index.
+    """T tasks. Labels are never renumbered: a class id is its logit's index.
 
     Each sample of a task comes exactly once, in an order drawn from the seed (but see `LastBatch`).
     """
@@ -60,7 +61,10 @@ class Stream:
     seed: int
 
     @classmethod
-    def of(cls, data: DataSet, n_tasks: int, seed: int, kind: str = "seed") -> Stream:
+    def of(cls, data: DataSet, n_tasks: int, seed: int, kind: str = "seed", groups: Groups | None = None) -> Stream:
+        """Tasks of equal class counts, or those of `groups` (see `checked_groups`) in their own order."""
+        if groups is not None:
+            return cls(data, numbered(groups, data.class_names), seed)
         order = class_order(data.n_classes, seed, kind)
         size = data.n_classes // n_tasks
         return cls(data, [order[t * size : (t + 1) * size] for t in range(n_tasks)], seed)
@@ -79,9 +83,9 @@ class Stream:
         members: np.ndarray = rng.permutation(self._members(task))
         return members
 
-    def balanced_batch(self, batch: int) -> int:
+    def balanced_batch(self, task: int, batch: int) -> int:
         """The largest multiple of the classes of a task that a batch holds: what `balanced_order` is to be cut by."""
-        classes = len(self.tasks[0])
+        classes = len(self.tasks[task])
         return batch // classes * classes
 
     def balanced_order(self, task: int, batch: int) -> np.ndarray:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from emi_bench.methods.base import Losses, MethodConfig
-from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows, joined
+from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows, detached, joined, total
 from emi_bench.problem import Problem
 
 
@@ -35,7 +36,7 @@ class ERConfig(ReplayConfig, RehearsalConfig):
 
 
 class ER(Rehearsal):
-    """Two forwards, two means added with weight one each, one optimiser step, then the reservoir.
+    """Two forwards, two means with weight one each, one optimiser step on both, then the reservoir.
 
     Stream and memory are forwarded separately, in this order: each has its own batch statistics and each moves the
     running statistics. With `joint` they are one batch.
@@ -62,6 +63,19 @@ class ER(Rehearsal):
         for _ in range(self.config.mem_iters):
             losses = self.step(images, labels)
         self.store(x, y)
+        return losses
+
+    def step(self, images: Tensor, labels: Tensor) -> Losses:
+        """A backward for each part: its graph is gone before the next is made, and the gradients that add up are, bit
+        for bit, those of one backward of the sum."""
+        self.optimizer.zero_grad(set_to_none=True)
+        losses: Losses = {}
+        for part, rows in self.rows(images, labels).items():
+            terms = self.terms({part: rows}, {part: self.net(rows.images)})
+            torch.autograd.backward(total(terms))
+            losses |= detached(terms)
+        if losses:
+            self.optimizer.step()
         return losses
 
     def rows(self, images: Tensor, labels: Tensor) -> dict[str, Rows]:

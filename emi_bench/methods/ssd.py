@@ -67,7 +67,7 @@ class SSDConfig(SCRConfig):
                 f"the memory has {problem.memory}",
                 hint=f"set images_per_class to {problem.memory // problem.n_classes} or less, or leave it out",
             )
-        per_task = problem.n_classes // problem.n_tasks
+        per_task = max(problem.task_sizes)
         if self.stream == "balanced" and per_task > problem.batch:
             raise UserError(
                 f"a batch of {problem.batch} cannot hold all {per_task} classes of a task",
@@ -179,8 +179,7 @@ class SSD(SCR):
 
     def start_task(self) -> Task:
         """A new helper for the classes seen and those of the task; what earlier tasks left behind is frozen."""
-        p = self.problem
-        until_now = -(-p.n_classes * (self.tasks_done + 1) // p.n_tasks)
+        until_now = sum(self.problem.task_sizes[: self.tasks_done + 1])
         past_slots = [slot for c in self.seen for slot in self.memory.summary_slots(c)]
         return Task(self.config, self.helper(max(until_now, len(self.seen))), list(self.seen), past_slots)
 

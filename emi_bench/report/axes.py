@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -49,7 +50,9 @@ class Setting:
     @property
     def slug(self) -> str:
         """For file names."""
-        extra = "".join(f"_{k}{v}" for k, v in odd_protocol(self.protocol).items())
+        odd = {k: str(v) for k, v in odd_protocol(self.protocol).items()}
+        short = {k: v if len(v) < 20 else hashlib.sha256(v.encode()).hexdigest()[:8] for k, v in odd.items()}
+        extra = "".join(f"_{k}{v}" for k, v in short.items())
         return f"{self.dataset}_t{self.n_tasks}_m{self.memory}{extra}".replace(".", "p")
 
 

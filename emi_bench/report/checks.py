@@ -14,7 +14,7 @@ from emi_bench.errors import UserError
 from emi_bench.report.runs import REQUIRED, Note, Run, cell_key, name, to_run
 
 #: Protocol fields by which a run saw a part of its data set.
-REDUCTION = frozenset({"image_size", "train_per_class", "test_per_class"})
+REDUCTION = frozenset({"image_size", "train_per_class", "test_per_class", "tasks"})
 
 
 def read_runs(frame: pd.DataFrame, wanted: Callable[[Run], bool] = lambda _: True) -> tuple[list[Run], list[Note]]:

@@ -8,6 +8,7 @@ that: a run's command sets all that differs from it. So a report needs neither t
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +125,8 @@ def _equal(ours: Any, told: Any) -> bool:
             return float(told) == ours
         except ValueError:
             return False
+    if isinstance(told, list) and isinstance(ours, str):  # classes of tasks, which a run has as JSON
+        return [set(map(str, group)) for group in json.loads(ours)] == [set(map(str, group)) for group in told]
     return bool(ours == told)
 
 
@@ -170,7 +173,7 @@ def read_planned(paths: Sequence[str | Path]) -> Planned:
     figures: set[str] = set()
     for path in map(Path, paths):
         if not path.is_file():
-            raise UserError(f"no such sweep: {path}", hint="give a YAML file, for example sweeps/table1.yaml")
+            raise UserError(f"no such sweep: {path}", hint="give a YAML file, or a name of `emi-bench sweeps`")
         try:
             sweep = yaml.safe_load(path.read_text("utf-8"))
             parts += _parts(sweep)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
@@ -38,14 +39,19 @@ def execute(
     threads: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_start: Callable[[int], None] | None = None,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Executed:
-    """Bring the run into the store. Does nothing if it is there; `load` is called only if it is not."""
+    """Bring the run into the store. Does nothing if it is there; `load` is called only if it is not.
+
+    `on_step` is called after the load and after every step of an optimiser, also of those inside a task's end.
+    """
     if store.done(spec):
         found = store.find(spec)
         assert found is not None
         return Executed(store.files.full(found), None)
     store.files.check_writable()
     data = load()
+    on_step()
     resume = load_checkpoint(store, spec.run_id)
     make_repeatable()
 
@@ -56,12 +62,15 @@ def execute(
         keep = partial(save_checkpoint, store)
         return run(spec, data, device=device, resume=resume, on_checkpoint=keep, on_progress=on_progress)
 
+    steps = register_optimizer_step_post_hook(lambda *args: on_step())
     try:
         result = go(resume)
     except UnusableCheckpoint as e:
         reject_checkpoint(store, spec.run_id, str(e))
         resume = None
         result = go(None)
+    finally:
+        steps.remove()
     path = store.write(result)
     drop_checkpoint(store, spec.run_id)
     return Executed(path, result, resume.state.phase if resume else 0)

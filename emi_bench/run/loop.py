@@ -64,7 +64,7 @@ def phases(method: Method, stream: Stream, batch: int, last: LastBatch = "merge"
         return [Phase(o, size, "drop", ends_task=e == epochs - 1) for e, o in enumerate(orders)]
     tasks = range(len(stream.tasks))
     if method.balanced_stream:
-        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(batch), last) for t in tasks]
+        return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(t, batch), last) for t in tasks]
     return [Phase(stream.order(t), batch, last) for t in tasks]
 
 
@@ -80,7 +80,7 @@ def run(
     """Run a spec from its beginning, or from the checkpoint `resume`; `on_checkpoint` gets one after every phase."""
     spec.protocol.reduction.confirm(data)
     data = data.to(device)
-    stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order)
+    stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order, spec.protocol.groups)
     test = TestSet.of(stream)
     method = build_method(spec, data.info, device)
     state = State(started=_now())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from emi_bench.data import DataInfo, get_info
 from emi_bench.data.catalogue import BUILT_IN
+from emi_bench.data.tasks import checked_groups
 from emi_bench.errors import UserError
 from emi_bench.facts import facts_of
 from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
@@ -24,6 +26,7 @@ def make_problem(info: DataInfo, memory: int, protocol: Protocol) -> Problem:
         dataset=info.name,
         n_classes=info.n_classes,
         n_tasks=protocol.n_tasks,
+        task_sizes=tuple(map(len, protocol.groups or ())),
         image_size=info.image_size,
         memory=memory,
         batch=protocol.batch,
@@ -55,8 +58,8 @@ def resolve(
         settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
         config = cls.config_class.modern(config or {}) | dict(config or {})
     settings.reduction.check(info)
-    settings = settings.model_copy(update={"n_tasks": check_tasks(info, settings.n_tasks)} | _whole(info, settings))
-    memory = check_memory(cls, info, memory)
+    settings = settings.model_copy(update=check_tasks(info, settings) | _whole(info, settings))
+    memory = check_memory(cls, settings.reduction.of(info), memory)
     if seed < 0:
         raise UserError(f"seed {seed} is negative", hint="seeds are 0, 1, 2 ...")
     problem = make_problem(info, memory, settings)
@@ -87,6 +90,8 @@ def _changed(
     protocol: Protocol, info: DataInfo, constants: dict[str, Any], usual: dict[str, Any], cosmetic: frozenset[str]
 ) -> dict[str, Any]:
     default = Protocol(n_tasks=info.n_tasks).model_dump(mode="json")
+    if protocol.tasks is not None:
+        default["n_tasks"] = protocol.n_tasks  # it follows
     stated = protocol.model_dump(mode="json")
     found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k]}
     return found | {k: v for k, v in constants.items() if v != usual[k] and k not in cosmetic}
@@ -112,16 +117,30 @@ def _source(dataset: str) -> str:
     return f"{kind}:{Path(path).expanduser().absolute()}"
 
 
-def check_tasks(info: DataInfo, asked: int | None, words: str = "--set protocol.n_tasks=N") -> int:
-    """The number of tasks; `words` is how the user says it."""
-    n = asked or info.n_tasks
+def check_tasks(info: DataInfo, protocol: Protocol, words: str = "--set protocol.n_tasks=N") -> dict[str, Any]:
+    """`n_tasks`, and `tasks` in its one form where they are spelled out; `words` is how the user says a number."""
+    if protocol.groups is not None:
+        return {"n_tasks": len(protocol.groups), "tasks": _check_groups(info, protocol)}
+    n = protocol.n_tasks or info.n_tasks
     divisors = [t for t in range(1, info.n_classes + 1) if info.n_classes % t == 0]
     hint = f"{info.n_classes} classes can be split into {', '.join(map(str, divisors))} tasks: {words}"
     if n is None:
         raise UserError(f"{info.name} does not say into how many tasks it is split", hint=hint)
     if n not in divisors:
         raise UserError(f"{info.n_classes} classes of {info.name} do not split into {n} equal tasks", hint=hint)
-    return n
+    return {"n_tasks": n}
+
+
+def _check_groups(info: DataInfo, protocol: Protocol) -> str:
+    assert protocol.groups is not None
+    if protocol.n_tasks not in (None, len(protocol.groups)):
+        raise UserError(
+            f"n_tasks is {protocol.n_tasks}, but tasks has {len(protocol.groups)}", hint="leave n_tasks away"
+        )
+    if protocol.class_order != "seed":
+        hint = "leave class_order away: these tasks come in their own order, for every seed"
+        raise UserError("tasks and class_order both say in which order classes come", hint=hint)
+    return json.dumps(checked_groups(info, protocol.groups), ensure_ascii=False)
 
 
 def check_memory(cls: type[Method], info: DataInfo, memory: int, words: str = "--memory {}") -> int:

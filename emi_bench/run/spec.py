@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from emi_bench.errors import UserError
 from emi_bench.facts import Facts
@@ -55,13 +55,37 @@ class Protocol(BaseModel):
     preset: Literal["emi", "modern"] = "emi"
     """The EMI paper's protocol, or that of the papers after it (full width, AdamW, views): it stands for other defaults
     of these fields and of each method's constants, and is not itself part of a run's id."""
+    tasks: str | None = None
+    """Tasks as lists of classes, by name or number, in the order of the stream: [[cat, dog], [car, truck, ship]].
+    Classes in no list are left out."""
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _as_text(cls, tasks: Any) -> str | None:
+        """Lists, or the same as JSON, which is what is kept: a value that can stand in a set or a key."""
+        if tasks is None:
+            return None
+        try:
+            groups = json.loads(tasks) if isinstance(tasks, str) else tasks
+        except ValueError:
+            groups = None
+        fine = isinstance(groups, list | tuple) and groups and all(isinstance(g, list | tuple) and g for g in groups)
+        if not fine or any(isinstance(c, bool) or not isinstance(c, int | str) for g in groups for c in g):
+            raise ValueError("lists of classes are needed; a word that YAML takes for something else goes in quotes")
+        return json.dumps(groups, ensure_ascii=False)
+
+    @property
+    def groups(self) -> list[list[str | int]] | None:
+        """The tasks that are spelled out, None where they follow from `n_tasks`."""
+        return None if self.tasks is None else json.loads(self.tasks)
 
     @property
     def reduction(self) -> Reduction:
         """What is kept of the data set."""
         from emi_bench.data import Reduction
 
-        return Reduction(self.image_size, self.train_per_class, self.test_per_class)
+        classes = None if self.groups is None else tuple(c for group in self.groups for c in group)
+        return Reduction(self.image_size, self.train_per_class, self.test_per_class, classes)
 
 
 #: Fields of version 0.1.0: always part of a run's id. Any other enters only where it is not at its default, so that the

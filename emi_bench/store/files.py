@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -96,6 +96,32 @@ class Files:
                 temp.unlink()
             raise
         self._sync_folder(target.parent)
+
+    def amend(self, path: str, change: Callable[[bytes], bytes]) -> bool:
+        """Write anew what a file says; False where there is none. Neither atomic nor durable, and on a disk it is done
+        in place: a file that is deleted meanwhile stays deleted, and nothing is left by a process that is killed."""
+        if self.remote:
+            content = Files.read(self, path)  # without patience
+            if content is not None:
+                Files.write(self, path, change(content))
+            return content is not None
+        try:
+            with open(self.full(path), "r+b", buffering=0) as file:
+                old = file.read()
+                new = change(old)
+                file.seek(0)
+                file.write(new.ljust(len(old)))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def see_root(self) -> None:
+        """Raises where what seems to be missing may only be a root that is gone; see `PatientFiles`."""
+
+    def modified(self, path: str) -> float:
+        """When a file was last written, in seconds; 0 where it is not there."""
+        changed = self.fs.get_file_info(self.full(path)).mtime
+        return float(changed.timestamp()) if changed is not None else 0.0
 
     def make_folder(self, folder: Path) -> None:
         """A local folder, for a file to be written into."""

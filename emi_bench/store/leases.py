@@ -29,11 +29,12 @@ from typing import Any, Self
 
 from emi_bench.store.defaults import TTL
 from emi_bench.store.files import Files
-from emi_bench.store.patient import PatientFiles
+from emi_bench.store.pace import Pace
 from emi_bench.store.processes import process_space, running
 
 FOLDER = "_claims"
 BEATS = 4  # heartbeats within the time to live
+ROOM = 1024  # bytes of a claim: what is written over it must not be shorter
 SETTLE = 1.0  # seconds between writing and reading back on an object store
 
 
@@ -81,11 +82,23 @@ class Claims:
     def __init__(self, files: Files, ttl: float = TTL) -> None:
         self.files = files
         self.ttl = ttl
+        self._seen: dict[str, Claim] = {}
 
     def live(self, owner: str = "") -> dict[str, Claim]:
-        """Claims that hold a run, by its id; those of `owner` are not counted."""
-        held = {run_id: self._read(run_id, generation) for run_id, generation in self._newest().items()}
-        return {run_id: c for run_id, c in held.items() if c is not None and not c.dead(owner)}
+        """Claims that hold a run, by its id; those of `owner` are not counted. Asked again, only those are read whose
+        next heartbeat is due: a claim that was seen to live is not dead before."""
+        newest = self._newest()
+        known = {path: claim for path, claim in self._seen.items() if newest.get(claim.run_id) == claim.generation}
+        now = time.time()
+        self._seen = {}
+        for run_id, generation in newest.items():
+            path = f"{FOLDER}/{run_id}.{generation}"
+            claim = known.get(path)
+            if claim is None or now - claim.heartbeat > claim.ttl / BEATS or claim.dead(owner):
+                claim = self._read(run_id, generation)
+            if claim is not None:
+                self._seen[path] = claim
+        return {claim.run_id: claim for claim in self._seen.values() if not claim.dead(owner)}
 
     def acquire(self, run_id: str, *, owner: str, label: str = "", sweep: str = "") -> Claim | None:
         """The lease of a run, or None while another holds it."""
@@ -98,13 +111,22 @@ class Claims:
         return claim if self._create(claim) else None
 
     def renew(self, claim: Claim, **news: Any) -> Claim:
-        """Say that the holder lives, and how far the run is. Raises ClaimLost if it is another's by now."""
-        found = self._read(claim.run_id, claim.generation)
-        successor = f"{FOLDER}/{claim.run_id}.{claim.generation + 1}"
-        if found is None or found.token != claim.token or self.files.exists(successor):
-            raise ClaimLost(f"{claim.label or claim.run_id[:12]} was taken over by another sweep")
+        """Say that the holder lives, and how far the run is. Raises ClaimLost if it is another's by now. Tries once: a
+        heartbeat that waited for a disk would keep whoever wants to give the claim back."""
         fresh = replace(claim, heartbeat=time.time(), **news)
-        self.files.write(claim.path, _encode(fresh))
+        lost = ClaimLost(f"{claim.label or claim.run_id[:12]} was taken over by another sweep")
+
+        def beat(content: bytes) -> bytes:
+            found = _decode(content)
+            if found is not None and found.token != claim.token:
+                raise lost
+            return _encode(fresh)
+
+        if Files.exists(self.files, f"{FOLDER}/{claim.run_id}.{claim.generation + 1}"):
+            raise lost
+        if not self.files.amend(claim.path, beat):
+            self.files.see_root()
+            raise lost
         return fresh
 
     def release(self, claim: Claim) -> None:
@@ -122,6 +144,12 @@ class Claims:
             if claim is not None and claim.owner == owner:
                 self.release(claim)
 
+    def revoke(self, run_id: str) -> None:
+        """Take a run from whoever holds it; a holder that lives learns of it at its next step."""
+        for path in sorted(self.files.list(FOLDER, recursive=False)):
+            if path.startswith(f"{FOLDER}/{run_id}."):
+                self.files.delete(path)
+
     def _newest(self, run_id: str = "") -> dict[str, int]:
         newest: dict[str, int] = {}
         for path in self.files.list(FOLDER, recursive=False):
@@ -136,14 +164,10 @@ class Claims:
         content = self.files.read(path)
         if content is None:
             return None
-        try:
-            return Claim(**json.loads(content))
-        except (ValueError, TypeError):
-            return Claim(run_id, generation, "", host="?", pid=0, token="", heartbeat=self._born(path), ttl=self.ttl)
-
-    def _born(self, path: str) -> float:
-        changed = self.files.fs.get_file_info(self.files.full(path)).mtime
-        return changed.timestamp() if changed is not None else 0.0
+        born = self.files.modified
+        return _decode(content) or Claim(
+            run_id, generation, "", host="?", pid=0, token="", heartbeat=born(path), ttl=self.ttl
+        )
 
     def _create(self, claim: Claim) -> bool:
         if self.files.remote:
@@ -169,19 +193,34 @@ class Claims:
 
 
 def _encode(claim: Claim) -> bytes:
-    return json.dumps(asdict(claim)).encode()
+    return json.dumps(asdict(claim)).encode().ljust(ROOM)
+
+
+def _decode(content: bytes) -> Claim | None:
+    """None of a claim that is being written, or whose holder died while writing it."""
+    try:
+        return Claim(**json.loads(content))
+    except (ValueError, TypeError):
+        return None
 
 
 class Lease:
-    """`with Lease(...) as lease: if lease.held: ...`; `tell` notes progress, and raises once the run is another's."""
+    """`with Lease(...) as lease: if lease.held: ...`. It beats only while the run advances: `step` says that it does,
+    `tell` how far it is; both raise once the run is another's."""
 
     def __init__(
-        self, files: Files, run_id: str, *, owner: str, label: str = "", sweep: str = "", ttl: float = TTL
+        self,
+        files: Files,
+        run_id: str,
+        *,
+        owner: str,
+        label: str = "",
+        sweep: str = "",
+        ttl: float = TTL,
+        pace: Pace | None = None,
     ) -> None:
+        self._pace = pace or Pace()
         self._claims = Claims(files, ttl)
-        # A heartbeat that waited for the disk could revive a claim that was given back: it tries once.
-        once = PatientFiles(files.uri, patience=0) if isinstance(files, PatientFiles) else files
-        self._beating = Claims(once, ttl)
         self._claim = self._claims.acquire(run_id, owner=owner, label=label, sweep=sweep)
         self._news: dict[str, Any] = {}
         self._lost: ClaimLost | None = None
@@ -206,10 +245,15 @@ class Lease:
         if claim is not None and self._lost is None:
             self._claims.release(claim)
 
-    def tell(self, phase: int, n_phases: int, accuracy: float | None) -> None:
-        """How far the run is, for `emi-bench status`; written with the next heartbeat."""
+    def step(self) -> None:
+        """A step, or a load, or whatever a run is made of was finished."""
         if self._lost is not None:
             raise self._lost
+        self._pace.finished()
+
+    def tell(self, phase: int, n_phases: int, accuracy: float | None) -> None:
+        """How far the run is, for `emi-bench status`; written with the next heartbeat."""
+        self.step()
         self._news = {"phase": phase, "n_phases": n_phases, "accuracy": accuracy}
 
     def _beat(self) -> None:
@@ -217,8 +261,10 @@ class Lease:
             with self._lock:
                 if self._claim is None:
                     return
+                if self._pace.stalled:  # others may take the run; if it goes on before they do, so do its heartbeats
+                    continue
                 try:
-                    self._claim = self._beating.renew(self._claim, **self._news)
+                    self._claim = self._claims.renew(self._claim, **self._news)
                 except ClaimLost as e:
                     self._lost = e
                     return

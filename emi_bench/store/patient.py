@@ -54,7 +54,7 @@ class PatientFiles(Files):
     def list(self, folder: str = "", *, recursive: bool = True, hidden: bool = True) -> list[str]:
         def whole() -> list[str]:
             found = super(PatientFiles, self).list(folder, recursive=recursive, hidden=hidden)
-            self._see_root()  # else some of it may only mean that the root went away in between
+            self.see_root()  # else some of it may only mean that the root went away in between
             return found
 
         return self._patiently(whole)
@@ -74,10 +74,10 @@ class PatientFiles(Files):
         deadline, pause = time.monotonic() + self.patience, 0.1
         while True:
             try:
-                self._see_root()
+                self.see_root()
                 answer = act()
                 if not answer:  # "not there" may only mean that the root went away in between
-                    self._see_root()
+                    self.see_root()
                 return answer
             except OSError as e:
                 if isinstance(e, FileNotFoundError) and self._root_there():
@@ -90,7 +90,8 @@ class PatientFiles(Files):
     def _root_there(self) -> bool:
         return self.remote or os.access(self._marker, os.F_OK)
 
-    def _see_root(self) -> None:
+    def see_root(self) -> None:
+        """Raises while the root is gone."""
         if not self._root_there():
             raise StoreGone(f"the results are gone: no {MARKER} in {self.uri}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -54,3 +55,25 @@ def surely_dead(name: str) -> bool:
     """
     found = _TAG.search(name)
     return found is not None and found[1] == _machine() and not running(int(found[2]))
+
+
+def mentioned(paths: list[str]) -> set[str]:
+    """Those of some paths that a living process of this machine has in its command, as its folder, or open."""
+    found: set[str] = set()
+    for process in Path("/proc").glob("[0-9]*") if paths else []:
+        words = _words_of(process)
+        found |= {path for path in paths if any(path in word for word in words)}
+    return found
+
+
+def _words_of(process: Path) -> list[str]:
+    """Processes end while they are looked at, and some are not ours to look at."""
+    words, links = [], [process / "cwd"]
+    with contextlib.suppress(OSError):
+        words.append((process / "cmdline").read_bytes().decode(errors="replace"))
+    with contextlib.suppress(OSError):
+        links += (process / "fd").iterdir()
+    for link in links:
+        with contextlib.suppress(OSError):
+            words.append(str(link.readlink()))
+    return words

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from emi_bench.errors import UserError
 from emi_bench.store.files import Files
+from emi_bench.store.leases import Claims
 from emi_bench.store.reading import what_is_wrong
 from emi_bench.store.schema import to_table
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from emi_bench.run.result import FeatureTable, RunResult
     from emi_bench.run.spec import RunSpec
 
+CHECKPOINTS = "_checkpoints"
 CUT_SHORT = "it is cut short"
 _RESULT = re.compile(r"-([0-9a-f]{64})\.parquet$")
 
@@ -34,6 +36,7 @@ class Store:
 
     def __init__(self, root: str | Path, files: Files | None = None) -> None:
         self.files = files or Files(root)
+        self.claims = Claims(self.files)
         self._whole: dict[str, bool] = {}  #: of files that were looked at: whether they have their end
 
     @staticmethod
@@ -135,7 +138,7 @@ class Store:
 
 
 def checkpoint_path(run_id: str) -> str:
-    return f"_checkpoints/{run_id}.pt"
+    return f"{CHECKPOINTS}/{run_id}.pt"
 
 
 def feature_path(run_id: str) -> str:

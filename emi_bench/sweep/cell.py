@@ -56,7 +56,15 @@ def run_cell(
 
             _same_code(spec)
             # Asked again under the claim: who held it before may have finished.
-            done = execute(spec, store, load, device=request.where, threads=request.threads, on_progress=tell)
+            done = execute(
+                spec,
+                store,
+                load,
+                device=request.where,
+                threads=request.threads,
+                on_progress=tell,
+                on_step=lease.step,
+            )
             Failures(store.files).forget(spec.run_id)
     except ClaimLost:
         return Outcome("held", time.perf_counter() - began)

@@ -7,6 +7,7 @@ they are estimates and are said to be.
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections import defaultdict
@@ -43,13 +44,13 @@ def load_of(spec: RunSpec) -> Load:
     problem, info = make_problem(info, spec.memory, spec.protocol), spec.protocol.reduction.of(info)
     cls = get_method(spec.method)
     config = cls.config_class(**spec.config)
-    tested = info.n_test * (spec.n_tasks + 1) / 2
+    seen = [n / info.n_classes for n in itertools.accumulate(problem.task_sizes)]  # shares of the classes
+    tested = info.n_test * sum(seen)
     if cls.joint:
         epochs, size = spec.config["epochs"], spec.config["batch"]
         return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)
     step, steps = cls.forwards(config, problem), info.n_train / problem.batch
-    seen = [info.n_train * (t + 1) // spec.n_tasks for t in range(spec.n_tasks)]
-    ends = sum(cls.end_forwards(config, problem, n) for n in seen)
+    ends = sum(cls.end_forwards(config, problem, int(info.n_train * share)) for share in seen)
     if not step:  # all the work is at the ends, in steps of the same batch
         steps, step = ends / (3 * problem.batch), 3.0 * problem.batch
         ends = 0.0

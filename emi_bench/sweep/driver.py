@@ -19,7 +19,7 @@ from emi_bench.data.own import find_own, is_own
 from emi_bench.data.places import data_root
 from emi_bench.store import Store
 from emi_bench.store.failures import Failures
-from emi_bench.store.leases import Claims
+from emi_bench.store.leftovers import tidy
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.cost import Costs
@@ -55,6 +55,7 @@ def run_sweep(console: Console, asked: Asked) -> int:
     executor = make_executor(asked)
     looked_at = Store(asked.results)
     sweep, plan = planned(asked, looked_at)
+    tidy(looked_at)
     to_run = plan.todo + [cell for cell, _ in plan.held]
     say(console, f"{sweep.name}: {len(plan.cells)} runs, {len(plan.done)} done, {len(to_run)} to run")
     if not to_run:
@@ -271,6 +272,9 @@ def _open(store: PatientStore) -> None:
 
 
 def _give_back(store: PatientStore, owner: str) -> None:
-    """Free the claims of a sweep whose workers are gone, so that the next one need not wait for them to expire."""
+    """Free the claims of a sweep whose workers are gone, so that the next one need not wait for them to expire. Also
+    clears what those that were killed left."""
     with contextlib.suppress(OSError):
-        Claims(PatientStore(store.files.uri, patience=2.0).files).release_all(owner)
+        brief = PatientStore(store.files.uri, patience=2.0)
+        brief.claims.release_all(owner)
+        tidy(brief)

@@ -16,7 +16,7 @@ from emi_bench.registry import did_you_mean
 from emi_bench.run.resolve import check_memory, check_tasks, resolve
 from emi_bench.run.spec import Protocol, RunSpec, check_keys
 from emi_bench.store import Store
-from emi_bench.store.leases import Claim, Claims
+from emi_bench.store.leases import Claim
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
@@ -84,7 +84,7 @@ def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[
 def _memories(sweep: Sweep, source: YamlSource, part: Part, root: Path | None) -> list[int]:
     """The memory sizes of a part, as its method takes them: one for all where it has no memory."""
     s, cls = part.at[0], get_method(part.method)
-    info = get_info(part.dataset, root)
+    info = check_keys(Protocol, part.protocol, "protocol").reduction.of(get_info(part.dataset, root))
     listed = isinstance(source.content["settings"][s]["memory"], list)
     found = []
     for i, memory in enumerate(sweep.settings[s].memory):
@@ -104,9 +104,10 @@ def _check_protocol(sweep: Sweep, source: YamlSource, s: int, root: Path | None)
     for key, value in protocol.items():
         with placed(source, where(key)):
             check_keys(Protocol, {key: value}, "protocol").reduction.check(get_info(setting.dataset, root))
-    with placed(source, where("n_tasks") if "n_tasks" in protocol else ["settings", s, "dataset"]):
-        n_tasks = check_keys(Protocol, protocol, "protocol").n_tasks
-        check_tasks(get_info(setting.dataset, root), n_tasks, "`protocol: {n_tasks: N}`")
+    told = next((key for key in ("tasks", "n_tasks") if key in protocol), None)
+    with placed(source, where(told) if told else ["settings", s, "dataset"]):
+        split = check_keys(Protocol, protocol, "protocol")
+        check_tasks(get_info(setting.dataset, root), split, "`protocol: {n_tasks: N}`")
 
 
 def _absolute(dataset: str) -> str:
@@ -177,7 +178,7 @@ def make_plan(cells: list[Cell], store: Store, *, repeated: int = 0, owner: str 
     """Sort cells by what the store says of them. `owner` is who asks: its own claims hold nothing back."""
     results = store.results()
     featured = store.featured() if any(c.spec.features for c in cells) else set()
-    claims = Claims(store.files).live(owner)
+    claims = store.claims.live(owner)
     plan = Plan(cells, repeated, results)
     for cell in cells:
         if cell.run_id in results and (not cell.spec.features or cell.run_id in featured):

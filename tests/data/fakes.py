@@ -112,7 +112,7 @@ class FakeCifar:
             rows = slice(10 * i, 10 * i + 10)
             flat = self.x[rows].transpose(0, 3, 1, 2).reshape(10, -1)
             self.files[name] = pickle.dumps({"data": flat, "labels": self.y[rows].tolist()})
-        self.files["batches.meta"] = pickle.dumps({"label_names": CIFAR10.class_names})
+        self.files["batches.meta"] = pickle.dumps({"label_names": CIFAR10.info.class_names})
         self.archive = folder / CIFAR10.archive
         with tarfile.open(self.archive, "w:gz") as tar:
             for name, content in self.files.items():

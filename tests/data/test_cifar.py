@@ -34,14 +34,14 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCifar:
 def test_addresses_and_checksums_are_torchvisions(ours: cifar.Cifar, theirs: type) -> None:
     assert (ours.url, ours.archive, ours.archive_md5) == (theirs.url, theirs.filename, theirs.tgz_md5)
     assert ours.folder == theirs.base_folder
-    assert len(set(ours.class_names)) == ours.info.n_classes
+    assert len(set(ours.info.class_names)) == ours.info.n_classes
 
 
 def _same(found: data.DataSet, fake: FakeCifar) -> None:
     assert torch.equal(found.x_train, torch.from_numpy(fake.x[:50]).permute(0, 3, 1, 2))
     assert torch.equal(found.x_test, torch.from_numpy(fake.x[50:]).permute(0, 3, 1, 2))
     assert found.y_train.tolist() == fake.y[:50].tolist()
-    assert found.class_names == CIFAR10.class_names
+    assert found.class_names == CIFAR10.info.class_names
 
 
 def test_archive_is_read_and_then_comes_from_the_cache(

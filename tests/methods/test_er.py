@@ -10,6 +10,7 @@ from torch import nn
 from emi_bench.data import get_info
 from emi_bench.memory import Memory
 from emi_bench.methods.er import ER, ERConfig
+from emi_bench.methods.rehearsal import Rehearsal
 from emi_bench.nets import Net, ResNet
 from emi_bench.run.loop import build_method
 from emi_bench.run.resolve import resolve
@@ -42,6 +43,20 @@ def test_step_trace_is_replayed_in_float64() -> None:
         if last:
             toy.assert_state(net, trace["snapshots"][f"end_task_{plan['task']}"])
             method.end_task()
+
+
+def test_two_backwards_are_bit_for_bit_one_of_the_sum() -> None:
+    two, one = (
+        build_method(resolve("er", "digits", memory=20, protocol={"width": 8}), get_info("digits"), "cpu") for _ in "ab"
+    )
+    one.step = lambda images, labels: Rehearsal.step(one, images, labels)  # type: ignore[method-assign]
+    rng = torch.Generator().manual_seed(0)
+    for step in range(4):
+        x = torch.randint(0, 256, (10, 3, 8, 8), generator=rng, dtype=torch.uint8)
+        y = torch.arange(10) % 2 + 2 * (step // 2)
+        assert two.observe(x, y) == one.observe(x, y)
+    for name, value in two.net.state_dict().items():
+        assert torch.equal(value, one.net.state_dict()[name]), name
 
 
 def test_without_memory_samples_are_counted_all_the_same() -> None:

@@ -22,7 +22,7 @@ from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
 from emi_bench.data import load
 from emi_bench.run.loop import Progress, run
-from emi_bench.store import claims as claims_module
+from emi_bench.store import leases as leases_module
 from emi_bench.store.files import Files
 from emi_bench.store.leases import Claims
 from emi_bench.store.patient import PatientStore
@@ -64,7 +64,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> PatientStore:
 def test_a_sweep_plans_runs_and_finds_its_results_in_a_bucket(
     store: PatientStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims_module, "SETTLE", 0.01)
+    monkeypatch.setattr(leases_module, "SETTLE", 0.01)
     cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="finetune", seeds=2, batch=50)))
     assert len(make_plan(cells, store).todo) == 2
     assert run_cell(cells[0].spec, store, lambda: load("digits"), owner="a").state == "done"
@@ -83,7 +83,7 @@ def test_a_run_whose_process_died_goes_on_from_its_checkpoint_in_the_bucket(
         if at.phase == 3:
             raise Killed
 
-    monkeypatch.setattr(claims_module, "SETTLE", 0.01)
+    monkeypatch.setattr(leases_module, "SETTLE", 0.01)
     cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="er", seeds=1, batch=50)))
     with pytest.raises(Killed):
         run_cell(cells[0].spec, store, lambda: load("digits"), owner="a", on_progress=die)
@@ -103,7 +103,7 @@ def test_of_those_that_claim_in_a_bucket_at_once_the_last_writer_holds(
     """All have looked and found it free before any writes, and all have written before any reads back."""
     owners = ("a", "b", "c")
     looked, written = (threading.Barrier(len(owners), timeout=60) for _ in range(2))
-    monkeypatch.setattr(claims_module, "SETTLE", 0.0)
+    monkeypatch.setattr(leases_module, "SETTLE", 0.0)
     read, write, order = store.files.read, store.files.write, []
     one_at_a_time = threading.Lock()  # this memory hands all readers of a file the same cursor; a bucket does not
 

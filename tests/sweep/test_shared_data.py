@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import ray
 
-from emi_bench.data import Reduction, load, own
+from emi_bench.data import load, own
 from emi_bench.run.loop import run
 from emi_bench.run.resolve import resolve
-from emi_bench.sweep import shared_data
+from emi_bench.sweep.executors.ray import shared_data
 from tests.data.fakes import image_folder
 from tests.synthetic import FAST
 
@@ -25,7 +25,7 @@ def test_a_worker_runs_data_whose_folder_only_the_driver_has(tmp_path: Path, mon
     name, root = f"folder:{folder}", tmp_path / "root"
     spec = resolve("scr", name, memory=12, protocol=FAST | {"n_tasks": 3}, root=root)
     expected = run(spec, load(name, root))
-    shipped = shared_data.put(name, Reduction(), root)
+    shipped = shared_data.put(load(name, root))
 
     for gone in (folder, root):
         shutil.rmtree(gone)

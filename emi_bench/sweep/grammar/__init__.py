@@ -2,6 +2,7 @@
 
 from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Part, Resources, Sweep
 from emi_bench.sweep.grammar.reading import named_runs, placed, read_grammar
+from emi_bench.sweep.grammar.shipped import shipped, sweep_path, sweep_word
 from emi_bench.sweep.grammar.source import YamlSource
 
 __all__ = [
@@ -14,4 +15,7 @@ __all__ = [
     "named_runs",
     "placed",
     "read_grammar",
+    "shipped",
+    "sweep_path",
+    "sweep_word",
 ]

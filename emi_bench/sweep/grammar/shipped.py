@@ -31,3 +31,12 @@ def sweep_path(given: str | Path) -> Path:
         return path
     here = [found for suffix in SUFFIXES if (found := Path(f"{given}{suffix}")).is_file()]
     return here[0] if here else shipped().get(str(given), path)
+
+
+def sweep_word(path: Path) -> str:
+    """How a user names a sweep file: a shipped one by its name, where that finds it.
+
+    >>> sweep_word(shipped()["demo"]), sweep_word(Path("a/b.yaml"))
+    ('demo', 'a/b.yaml')
+    """
+    return path.stem if path == shipped().get(path.stem) == sweep_path(path.stem) else str(path)

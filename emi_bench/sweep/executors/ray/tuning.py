@@ -16,6 +16,7 @@ from ray import tune
 from ray.exceptions import RayTaskError
 from ray.tune.search import Searcher
 
+from emi_bench.store.processes import tag
 from emi_bench.sweep.executors.protocol import Watch
 from emi_bench.sweep.executors.ray import loggers
 from emi_bench.sweep.executors.ray.trial import CellTrial, WorkerSpent, run_id_of
@@ -74,7 +75,7 @@ def _tune_folder(keep: str | None) -> Iterator[str]:
     if keep is not None:
         yield keep
         return
-    with tempfile.TemporaryDirectory(prefix=f"emi-tune-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=f"emi-tune-{tag()}-", ignore_cleanup_errors=True) as folder:
         yield folder
 
 
