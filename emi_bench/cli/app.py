@@ -13,6 +13,7 @@ from rich.table import Table
 
 from emi_bench import __version__
 from emi_bench.cli import check as check_command
+from emi_bench.cli import new as new_commands
 from emi_bench.cli import report as report_commands
 from emi_bench.cli import store as store_commands
 from emi_bench.cli import sweep as sweep_commands
@@ -154,6 +155,7 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
     console.print(table)
 
 
+new_commands.register(app)
 check_command.register(app)
 sweep_commands.register(app)
 sweeps_command.register(app)

@@ -33,9 +33,7 @@ def test_a_name_is_looked_up_here_first(tmp_path: Path, monkeypatch: pytest.Monk
         invoke("sweeps", "--copy", "smoke")
 
 
-def test_plan_status_and_report_take_names_outside_the_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_status_and_report_take_names_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "4 runs: 0 done" in invoke("plan", "smoke")
     assert "emi-bench sweep smoke" in invoke("status", "smoke")
