@@ -15,6 +15,7 @@ from emi_bench.facts import Role
 from emi_bench.memory import Memory
 from emi_bench.nets import Net, ResNet
 from emi_bench.nets.layout import layout_for, layout_of
+from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
 #: A stochastic view of a batch of images in network units: (n,3,H,W) -> (n,3,H,W).
@@ -65,7 +66,7 @@ class MethodConfig(BaseModel):
     family_pooling: ClassVar[Literal["avg4", "global"]] = "avg4"
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
     added: ClassVar[frozenset[str]] = frozenset({"ema"})
-    """Fields younger than the method's first release: part of a run's id only where they are not at their default."""
+    """This class's fields younger than its first release: part of a run's id only where not at their default."""
 
     @classmethod
     def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,8 +85,8 @@ class MethodConfig(BaseModel):
 
 
 class Method(nn.Module):
-    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predict`, nothing else
-    (and `embed` after the last task, where features are asked for).
+    """One online learner. A subclass writes `observe`; the loop calls `observe`, `end_task`, `predictions` (that is
+    `predict`, unless a method has several), nothing else; `embed` after the last task, where features are asked for.
 
     The network, the memory, the view and the source of random choices are given, so that a test can inject toy ones;
     `build` makes the usual ones. Whatever a run needs to go on is in `state_dict()`: networks, memory, optimiser, the
@@ -147,10 +148,16 @@ class Method(nn.Module):
     ) -> Self:
         """The method with its own network, memory and view, as a run uses it."""
         config = config.resolve(problem)
-        with seeded_weights(weight_seed):
-            net = cls.make_net(config, problem).to(device=device, memory_format=layout_for(problem.width))  # type: ignore[call-overload]
+        net = cls.built_net(config, problem, weight_seed, device)
         memory = cls.make_memory(config, problem).to(device)
         return cls(config, problem, net=net, memory=memory, draws=draws).to(device)
+
+    @classmethod
+    def built_net(cls, config: MethodConfig, problem: Problem, weight_seed: int, device: str) -> nn.Module:
+        """The network with its initial weights, in its layout."""
+        with seeded_weights(weight_seed):
+            net = cls.make_net(config, problem)
+        return net.to(device=device, memory_format=layout_for(problem.width))  # type: ignore[call-overload, no-any-return]
 
     @classmethod
     def make_encoder(cls, config: MethodConfig, problem: Problem) -> ResNet:
@@ -212,6 +219,10 @@ class Method(nn.Module):
         """Class ids (n,) for images (n,3,H,W): argmax over all C logits in eval mode, unless a method differs."""
         with self.evaluating():
             return cast(Tensor, self.net(self.pixels(x))).argmax(1)
+
+    def predictions(self, x: Tensor) -> dict[str, Tensor]:
+        """Class ids by name: "" is `predict`, what the run is judged by; others are stored beside it."""
+        return {"": self.predict(x)}
 
     @torch.no_grad()
     def embed(self, x: Tensor) -> Tensor:
@@ -281,11 +292,3 @@ class Method(nn.Module):
         self.draws.restore(state["draws"])
         self.tasks_done = state["tasks_done"]
         self.seen = list(state["seen"])
-
-
-@contextmanager
-def seeded_weights(seed: int) -> Iterator[None]:
-    """Inside, new layers get weights that depend on the seed alone; the global generator is put back afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

@@ -64,12 +64,11 @@ class DERpp(Rehearsal):
         logits = {part: self.net(r.images) for part, r in rows.items()}
         terms = self.terms(rows, logits)
         self.descend(total(terms))
-        self.keep(x, y, logits["stream"])
+        self.keep(x, y, logits)
         return detached(terms)
 
-    def keep(self, x: Tensor, y: Tensor, logits: Tensor) -> None:
-        """Offer the stream batch to the memory, with its logits."""
-        self.memory.update(x, y, self.draws, extra=logits.detach())
+    def keep(self, x: Tensor, y: Tensor, logits: Mapping[str, Tensor]) -> None:
+        self.memory.update(x, y, self.draws, extra=logits["stream"].detach())
 
     def rows(self, images: Tensor, labels: Tensor) -> dict[str, Rows]:
         c = self.config

@@ -45,15 +45,22 @@ class Averaged(Wrapper):
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
-        trained, self.inner.net = self.inner.net, self.average
+        owner = self.inner
+        while isinstance(owner, Wrapper):
+            owner = owner.inner
+        trained, owner.net = owner.net, self.average
         try:
             yield
         finally:
-            self.inner.net = trained
+            owner.net = trained
 
     def predict(self, x: Tensor) -> Tensor:
         with self._averaged():
             return self.inner.predict(x)
+
+    def predictions(self, x: Tensor) -> dict[str, Tensor]:
+        with self._averaged():
+            return self.inner.predictions(x)
 
     def embed(self, x: Tensor) -> Tensor:
         with self._averaged():

@@ -28,7 +28,7 @@ class ERConfig(ReplayConfig, RehearsalConfig):
     """One forward of [replay; stream] and one mean over all rows (modern papers), not two forwards and two means. While
     the memory is empty there is no step."""
 
-    added: ClassVar[frozenset[str]] = MethodConfig.added | {"joint", "view", "randaugment"}
+    added: ClassVar[frozenset[str]] = frozenset({"joint", "view", "randaugment"})
 
     @classmethod
     def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:

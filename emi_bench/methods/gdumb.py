@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from emi_bench.data.views.cutmix import cutmix
 from emi_bench.data.views.pad_crop import pad_crop_flip
 from emi_bench.memory.greedy_balanced import greedy_balanced
-from emi_bench.methods.base import EMA, Losses, Method, MethodConfig, View, seeded_weights
+from emi_bench.methods.base import EMA, Losses, Method, MethodConfig, View
+from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
 

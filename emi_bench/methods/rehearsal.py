@@ -105,6 +105,10 @@ class Rehearsal(Method):
             self.descend(total(terms))
         return detached(terms)
 
+    def keep(self, x: Tensor, y: Tensor, logits: Mapping[str, Tensor]) -> None:
+        """Store a batch after its step, with what the network said of each part."""
+        self.store(x, y)
+
     def store(self, x: Tensor, y: Tensor) -> None:
         """Offer the stream batch to the memory, after the last optimiser step."""
         self.memory.update(x, y, self.draws)

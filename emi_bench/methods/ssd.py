@@ -17,9 +17,10 @@ from emi_bench.draws import Draws
 from emi_bench.errors import UserError
 from emi_bench.losses.matching import Match, Metric, matching_loss
 from emi_bench.memory.summary import Summaries, SummaryMemory
-from emi_bench.methods.base import Losses, MethodConfig, View, seeded_weights
+from emi_bench.methods.base import Losses, MethodConfig, View
 from emi_bench.methods.scr import SCR, SCRConfig
 from emi_bench.nets.convnet import ConvNet
+from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
 

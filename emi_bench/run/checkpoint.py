@@ -28,6 +28,7 @@ class State:
 
     phase: int = 0  #: phases finished
     matrix: list[list[float]] = field(default_factory=list)
+    others: dict[str, list[list[float]]] = field(default_factory=dict)
     losses: list[dict[str, float]] = field(default_factory=list)
     step_ms: list[float] = field(default_factory=list)
     wall_seconds: float = 0.0

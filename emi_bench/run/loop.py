@@ -100,6 +100,8 @@ def run(
             if window is not None:
                 method.end_task()
                 state.matrix.append(window.close())
+                for name, row in window.others.items():
+                    state.others.setdefault(name, []).append(row)
         state.phase += 1
         state.wall_seconds = before + time.perf_counter() - sitting
         state.peak = max(state.peak, peak_memory_bytes(device))
@@ -128,6 +130,7 @@ def run(
         device=torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         threads=torch.get_num_threads(),
         features=features,
+        others={name: _square(rows, spec.n_tasks) for name, rows in state.others.items()},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,3 +40,4 @@ class RunResult:
     device: str
     threads: int
     features: FeatureTable | None = None
+    others: dict[str, np.ndarray] = field(default_factory=dict)  #: matrices of the method's other predictions, by name

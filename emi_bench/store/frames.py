@@ -21,7 +21,7 @@ RUN_COLUMNS = [c for c in COLUMNS if c not in ("after_task", "task", "accuracy",
 
 #: Provenance that `load_runs` gives a column each, and what it takes from the specification; older files lack some.
 TOLD = ["class_order", "data_fingerprint", "losses", "versions", "git_sha", "threads", "started", "finished", "command"]
-OF_SPEC = ["config", "protocol", "source", "facts"]
+OF_SPEC = ["config", "protocol", "source", "facts", "left_out"]
 ORDER = ["dataset", "method", "variant", "memory", "seed"]
 
 
@@ -63,7 +63,7 @@ def load_runs(path: str | Path = "results") -> pd.DataFrame:
         values = all_metrics(np.stack([row["matrix"] for row in alike]))
         for i, row in enumerate(alike):
             row.update((name, values[name][i]) for name in METRICS)
-    columns = ["run_id", "cell_id", *RUN_COLUMNS[1:], *METRICS, "matrix", "changed", *OF_SPEC, *TOLD]
+    columns = ["run_id", "cell_id", *RUN_COLUMNS[1:], *METRICS, "matrix", "others", "changed", *OF_SPEC, *TOLD]
     return pd.DataFrame(rows, columns=columns).sort_values(ORDER, ignore_index=True)
 
 
@@ -74,4 +74,5 @@ def _run_row(stored: Stored) -> dict[str, Any]:
     measured = {name: stored.table[name][0].as_py() for name in MEASURED}
     same = {name: measured[name] if name in measured else known[name] for name in RUN_COLUMNS}
     made = {"cell_id": stored.cell_id, "changed": stored.changed, "matrix": stored.matrix()}
+    made["others"] = told.get("others", {})
     return same | made | {k: spec.get(k) for k in OF_SPEC} | {k: told[k] for k in TOLD}

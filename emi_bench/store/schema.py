@@ -101,7 +101,8 @@ def checksum(told: bytes, table: pa.Table) -> bytes:
 def provenance(result: RunResult) -> dict[str, Any]:
     """Everything needed to trust the numbers and to get them again."""
     spec = result.spec
-    return {
+    others = {name: [row[: i + 1].tolist() for i, row in enumerate(matrix)] for name, matrix in result.others.items()}
+    return ({"others": others} if others else {}) | {
         "schema_version": SCHEMA_VERSION,
         "spec": spec.model_dump(mode="json"),
         "run_id": spec.run_id,

@@ -134,8 +134,8 @@ def seeds(subject: Subject) -> None:
     """With the classes in their natural order: it is the stream, the weights and the choices that differ."""
     first = subject.finished().checkpoints[-1].method
     other = subject.run(subject.spec(names.LONELY, seed=1), "a run of another seed fails").checkpoints[-1].method
-    net = [f"net.{key}" for key, _ in subject.build(subject.spec(names.LONELY)).net.named_parameters()]
-    if all(same(first[key], other[key]) for key in net):
+    weights = [key for key, _ in subject.build(subject.spec(names.LONELY)).named_parameters()]
+    if all(same(first[key], other[key]) for key in weights):
         told = "two seeds give the same weights: something is seeded by a constant"
         raise Failure(told, subject.source.function("make_net"))
 
