@@ -6,7 +6,9 @@ from typing import ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from emi_bench.errors import UserError
 from emi_bench.methods.mutual_information import MutualInformationConfig
+from emi_bench.problem import REDUCED_RESNET18, Problem
 
 
 class LossWeights(BaseModel):
@@ -89,3 +91,11 @@ class EMIConfig(MutualInformationConfig):
         if self.dmi and not self.dualnet:
             raise ValueError("dmi works on the slow features of the DualNet: with dualnet off, switch dmi off too")
         return self
+
+    def resolve(self, problem: Problem) -> Self:
+        if self.dualnet and problem.backbone != REDUCED_RESNET18:
+            raise UserError(
+                f"EMI's fast net gates the four maps of the reduced ResNet-18; {problem.backbone} gives others",
+                hint="leave protocol.backbone away, or switch dualnet and dmi off",
+            )
+        return super().resolve(problem)
