@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 REDUCED_RESNET18 = "reduced_resnet18"  #: the backbone of the paper, and the default
+MOST_MEMORY = 10_000_000  #: images; one of 32 px takes 3 kB
 
 
 @dataclass(frozen=True)

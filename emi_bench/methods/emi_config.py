@@ -6,9 +6,9 @@ from typing import ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from emi_bench.errors import UserError
 from emi_bench.methods.mutual_information import MutualInformationConfig
-from emi_bench.problem import REDUCED_RESNET18, Problem
+from emi_bench.nets.backbones import need_reduced
+from emi_bench.problem import Problem
 
 
 class LossWeights(BaseModel):
@@ -93,9 +93,6 @@ class EMIConfig(MutualInformationConfig):
         return self
 
     def resolve(self, problem: Problem) -> Self:
-        if self.dualnet and problem.backbone != REDUCED_RESNET18:
-            raise UserError(
-                f"EMI's fast net gates the four maps of the reduced ResNet-18; {problem.backbone} gives others",
-                hint="leave protocol.backbone away, or switch dualnet and dmi off",
-            )
+        if self.dualnet:
+            need_reduced(problem.backbone, "EMI's fast net gates", ", or switch dualnet and dmi off")
         return super().resolve(problem)

@@ -78,6 +78,15 @@ def check_backbone(name: str, image_size: int) -> type[Encoder]:
     return backbone
 
 
+def need_reduced(name: str, who: str, hint: str = "") -> None:
+    """Refuses any but the reduced ResNet-18 to a method that is built into its stages."""
+    if name != ResNet.name:
+        raise UserError(
+            f"{who} the four maps of the reduced ResNet-18; {name} gives others",
+            hint=f"leave protocol.backbone away{hint}",
+        )
+
+
 def make_encoder(name: str, width: int, *, image_size: int, pooling: Pooling) -> Encoder:
     """A new backbone. One that is not ours is tried on two black images first, so that a mistake in it has a name."""
     backbone = get_backbone(name)

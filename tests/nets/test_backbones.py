@@ -94,6 +94,8 @@ def test_methods_run_on_torchvisions_resnet(method: str) -> None:
 def test_the_dualnet_wants_the_maps_of_the_reduced_resnet() -> None:
     with pytest.raises(UserError, match="four maps of the reduced ResNet-18; resnet18_imagenet gives others"):
         asked("resnet18_imagenet", "emi")
+    with pytest.raises(UserError, match="MOSE's experts work on the four maps"):
+        asked("resnet18_imagenet", "mose")
     off = asked("resnet18_imagenet", "emi", config={"dualnet": False, "dmi": False})
     assert off.changed == asked("reduced_resnet18", "emi", config={"dualnet": False, "dmi": False}).changed | {
         "protocol.backbone": "resnet18_imagenet"
