@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-PURPOSES = ("class_order", "stream", "weights", "method", "features")
+PURPOSES = ("class_order", "stream", "weights", "method", "features", "anytime")
 
 
 def seed_for(seed: int, purpose: str, index: int = 0) -> int:

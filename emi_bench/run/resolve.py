@@ -15,7 +15,7 @@ from emi_bench.errors import UserError
 from emi_bench.facts import facts_of
 from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
 from emi_bench.problem import Problem
-from emi_bench.run.spec import MODERN, Protocol, RunSpec, check_keys
+from emi_bench.run.spec import Anytime, MODERN, Protocol, RunSpec, check_keys
 
 
 def make_problem(info: DataInfo, memory: int, protocol: Protocol) -> Problem:
@@ -57,6 +57,8 @@ def resolve(
     if settings.preset == "modern":
         settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
         config = cls.config_class.modern(config or {}) | dict(config or {})
+    watched = settings.anytime if cls.learns_in_steps and not cls.joint else None
+    settings = settings.model_copy(update={"anytime": None})  # how a run is watched is no part of what it is
     settings.reduction.check(info)
     settings = settings.model_copy(update=check_tasks(info, settings) | _whole(info, settings))
     memory = check_memory(cls, settings.reduction.of(info), memory)
@@ -78,6 +80,7 @@ def resolve(
         code_sha256=hashlib.sha256(Path(plugin).read_bytes()).hexdigest() if plugin else None,
         variant=variant,
         features=features,
+        anytime=watched and _sized(watched, info),
         source=_source(dataset) if info.own else "",
         changed=_changed(settings, info, constants, usual, cls.config_class.cosmetic),
         left_out=_left_out(cls.config_class, constants, usual),
@@ -95,6 +98,10 @@ def _changed(
     stated = protocol.model_dump(mode="json")
     found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k]}
     return found | {k: v for k, v in constants.items() if v != usual[k] and k not in cosmetic}
+
+
+def _sized(asked: Anytime, info: DataInfo) -> Anytime:
+    return asked.model_copy(update={"per_class": asked.per_class or max(1, min(100, 2000 // info.n_classes))})
 
 
 def _left_out(model: type[MethodConfig], constants: dict[str, Any], usual: dict[str, Any]) -> frozenset[str]:
