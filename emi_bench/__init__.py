@@ -16,7 +16,7 @@ __all__ = ["__version__", "load_anytime", "load_results", "load_runs"]
 
 
 def __getattr__(name: str) -> Any:
-    """Readers are imported when asked for: they bring torch along, which takes seconds."""
+    """Readers are imported when asked for: they bring pandas along, which a command may not need."""
     if name in ("load_anytime", "load_results", "load_runs"):
         from emi_bench import store
 

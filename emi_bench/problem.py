@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MOST_MEMORY = 10_000_000  #: images; one of 32 px takes 3 kB
+
 
 @dataclass(frozen=True)
 class Problem:

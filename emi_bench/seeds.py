@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
+LAST_SEED = 2**63 - 1  #: results keep a seed in 64 bits
 PURPOSES = ("class_order", "stream", "weights", "method", "features", "anytime")
 
 

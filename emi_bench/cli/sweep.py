@@ -67,6 +67,7 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
     app.command()(status)
     app.command()(failures)
+    app.command()(logs)
 
 
 def sweep(
@@ -88,6 +89,13 @@ def sweep(
     autoscaling: Annotated[
         bool, typer.Option("--autoscaling", help="Nodes may come later: do not refuse what none has yet.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N/OF", help="One of several such commands on one store: begins with its share of the runs."
+        ),
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="The longest a run may take: 90s, 30m, 6h, 2d.")] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")] = False,
     log: Annotated[
         str | None, typer.Option(help="Also log to tensorboard, mlflow or wandb, if installed.", metavar="LOGGER")
@@ -101,6 +109,7 @@ def sweep(
     ] = PATIENCE,
 ) -> None:
     from emi_bench.sweep.asked import Asked
+    from emi_bench.sweep.plan import parse_shard, parse_time
 
     asked = Asked(
         file,
@@ -115,6 +124,8 @@ def sweep(
         max_concurrent=max_concurrent,
         autoscaling=autoscaling,
         fail_fast=fail_fast,
+        shard=parse_shard(shard) if shard is not None else None,
+        time=parse_time(time) if time is not None else None,
         log=log,
         claim_seconds=claim_seconds,
         patience=patience,
@@ -165,10 +176,35 @@ def status(
 
 
 def failures(
+    run_id: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN_ID]...", help="Only these, by the beginning of their ids.")
+    ] = None,
     results: Results = "results",
-    brief: Annotated[bool, typer.Option("--brief", help="Without tracebacks.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Without tracebacks and output.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Run them again, one by one, in processes of their own.")
+    ] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Strike them off the record.")] = False,
 ) -> None:
-    """Runs that failed by themselves: why, and the command that repeats each."""
-    from emi_bench.sweep.status import show_failures
+    """Runs that failed by themselves: why, what they printed last, and the command that repeats each."""
+    from emi_bench.sweep.status import forget_failures, retry_failures, show_failures
 
-    show_failures(Console(), results, brief)
+    chosen = run_id or []
+    if retry:
+        raise typer.Exit(retry_failures(Console(), results, chosen))
+    if forget:
+        forget_failures(Console(), results, chosen)
+    else:
+        show_failures(Console(), results, chosen, brief)
+
+
+def logs(
+    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The beginning of a run's id will do.")],
+    results: Results = "results",
+) -> None:
+    """What a run of a sweep printed, task by task, in all its sittings."""
+    from emi_bench.store.files import Files
+    from emi_bench.sweep.logs import find_run, read_log
+
+    files = Files(results)
+    typer.echo(read_log(files, find_run(files, run_id)), nl=False)

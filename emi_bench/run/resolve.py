@@ -14,8 +14,9 @@ from emi_bench.data.tasks import checked_groups
 from emi_bench.errors import UserError
 from emi_bench.facts import facts_of
 from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
-from emi_bench.problem import Problem
-from emi_bench.run.spec import Anytime, MODERN, Protocol, RunSpec, check_keys
+from emi_bench.problem import MOST_MEMORY, Problem
+from emi_bench.run.spec import MODERN, Anytime, Protocol, RunSpec, check_keys
+from emi_bench.seeds import LAST_SEED
 
 
 def make_problem(info: DataInfo, memory: int, protocol: Protocol) -> Problem:
@@ -64,6 +65,8 @@ def resolve(
     memory = check_memory(cls, settings.reduction.of(info), memory)
     if seed < 0:
         raise UserError(f"seed {seed} is negative", hint="seeds are 0, 1, 2 ...")
+    if seed > LAST_SEED:
+        raise UserError(f"seed {seed} is too large", hint=f"the last one is {LAST_SEED}")
     problem = make_problem(info, memory, settings)
     resolved = check_keys(cls.config_class, config or {}, f"config of {method}").resolve(problem)
     constants, usual = resolved.model_dump(mode="json"), cls.config_class().resolve(problem).model_dump(mode="json")
@@ -155,6 +158,8 @@ def check_memory(cls: type[Method], info: DataInfo, memory: int, words: str = "-
     """The size of the memory, 0 for a method without one; `words` is how the user says it."""
     if memory < 0:
         raise UserError(f"memory {memory} is negative", hint=f"{words.format('N')} is the number of images to keep")
+    if memory > MOST_MEMORY:
+        raise UserError(f"memory {memory} is too large", hint=f"the most is {words.format(MOST_MEMORY)}")
     if not cls.uses_memory:
         return 0
     if memory == 0:

@@ -30,8 +30,8 @@ class Anytime(BaseModel):
     every: int = Field(10, ge=1)
     """Steps of a task between two points; its last step is one in any case."""
     per_class: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
-    """Test images of a class, drawn by the seed, the same for every method; `all`: the whole test set. Unless given, 100
-    where there are up to 20 classes, else 2000 in all: about as many as cost half of an ER run."""
+    """Test images of a class, drawn by the seed, the same for every method; `all`: the whole test set. Unless given,
+    100 where there are up to 20 classes, else 2000 in all: about as many as cost half of an ER run."""
 
 
 class Protocol(BaseModel):
@@ -65,8 +65,8 @@ class Protocol(BaseModel):
     test_per_class: int | None = Field(None, ge=1)
     """Test images a class, the first of the published order; all unless given."""
     anytime: Anytime | None = None
-    """Accuracy while the stream runs, in a file of its own: {every: 10, per_class: 100}, or {}. Training, results and the id
-    are the same with and without it."""
+    """Accuracy while the stream runs, in a file of its own: {every: 10, per_class: 100}, or {}. Training, results and the
+    id are the same with and without it."""
     preset: Literal["emi", "modern"] = "emi"
     """The EMI paper's protocol, or that of the papers after it (full width, AdamW, views): it stands for other defaults
     of these fields and of each method's constants, and is not itself part of a run's id."""

@@ -27,6 +27,8 @@ class Asked:
     max_concurrent: int | None = None
     autoscaling: bool = False
     fail_fast: bool = False
+    shard: tuple[int, int] | None = None  #: this one, of so many
+    time: float | None = None  #: seconds a run may take
     log: str | None = None
     claim_seconds: float = TTL
     patience: float = PATIENCE

@@ -20,7 +20,7 @@ from emi_bench.store.leases import Claim
 from emi_bench.store.store import side_paths
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
+from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed, seconds_of
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
 
@@ -155,6 +155,39 @@ def parse_seeds(text: str) -> set[int]:
             )
         seeds |= set(range(low, high + 1))
     return seeds
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`3/16` as numbers.
+
+    >>> parse_shard("3/16")
+    (3, 16)
+    """
+    which, slash, of = text.partition("/")
+    if not slash or not which.isdigit() or not of.isdigit() or not 1 <= int(which) <= int(of):
+        raise UserError(f"--shard {text} is not a share", hint="the third of sixteen is --shard 3/16")
+    return int(which), int(of)
+
+
+def parse_time(text: str) -> float:
+    """`6h` as seconds.
+
+    >>> parse_time("6h")
+    21600.0
+    """
+    try:
+        seconds = float(seconds_of(text))
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise UserError(f"--time {text} is not a time", hint="write --time 90s, 30m, 6h or 2d")
+    return seconds
+
+
+def turns(cells: Iterable[Cell], shard: tuple[int, int] | None) -> dict[str, int]:
+    """Which cells come first. A shard begins with its own share, and goes on with those of the next ones."""
+    which, of = shard or (1, 1)
+    return {cell.run_id: (i - which + 1) % of for i, cell in enumerate(cells)}
 
 
 def select(cells: list[Cell], only: Mapping[str, set[str]], seeds: set[int] | None, limit: int | None) -> list[Cell]:

@@ -40,7 +40,6 @@ class InlineExecutor:
         return data
 
     def run(self, job: Job, cells: Sequence[Cell], watch: Watch) -> None:
-        job.load_plugins()
         for cell in cells:
             watch.tick()
             watch.started(cell)

@@ -1,6 +1,6 @@
 """The grammar of sweep files. A leaf: it knows neither methods nor data, and needs neither torch nor Ray."""
 
-from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Part, Resources, Sweep
+from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Part, Resources, Sweep, seconds_of
 from emi_bench.sweep.grammar.reading import named_runs, placed, read_grammar
 from emi_bench.sweep.grammar.source import YamlSource
 
@@ -14,4 +14,5 @@ __all__ = [
     "named_runs",
     "placed",
     "read_grammar",
+    "seconds_of",
 ]
