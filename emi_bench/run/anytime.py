@@ -19,8 +19,8 @@ class Watcher:
 
     def __init__(self, rows: list[list[Any]], method: Method, stream: Stream, test: TestSet, asked: Anytime) -> None:
         self.rows, self.method, self.every = rows, method, asked.every
-        whole = asked.per_class == "all"
-        self.images = test if whole else test.sample(int(asked.per_class), seed_for(stream.seed, "anytime"))
+        drawn = seed_for(stream.seed, "anytime")
+        self.images = test if asked.images is None else test.sample(asked.images, drawn)
         self.task_of = torch.zeros(stream.data.n_classes, dtype=torch.int64)
         for t, classes in enumerate(stream.tasks):
             self.task_of[classes] = t

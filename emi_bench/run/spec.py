@@ -33,6 +33,11 @@ class Anytime(BaseModel):
     """Test images of a class, drawn by the seed, the same for every method; `all`: the whole test set. Unless given,
     100 where there are up to 20 classes, else 2000 in all: about as many as cost half of an ER run."""
 
+    @property
+    def images(self) -> int | None:
+        """Of a class, once `resolve` has filled it in; None for all."""
+        return self.per_class if isinstance(self.per_class, int) else None
+
 
 class Protocol(BaseModel):
     """How the stream is presented; the same for every method of a comparison. The defaults are the paper's."""
@@ -65,8 +70,8 @@ class Protocol(BaseModel):
     test_per_class: int | None = Field(None, ge=1)
     """Test images a class, the first of the published order; all unless given."""
     anytime: Anytime | None = None
-    """Accuracy while the stream runs, in a file of its own: {every: 10, per_class: 100}, or {}. Training, results and the
-    id are the same with and without it."""
+    """Accuracy while the stream runs, in a file of its own: {every: 10, per_class: 100}, or {}. Training, results and
+    the id are the same with and without it."""
     preset: Literal["emi", "modern"] = "emi"
     """The EMI paper's protocol, or that of the papers after it (full width, AdamW, views): it stands for other defaults
     of these fields and of each method's constants, and is not itself part of a run's id."""

@@ -48,7 +48,7 @@ def load_of(spec: RunSpec) -> Load:
     tested = info.n_test * sum(seen) * spec.protocol.eval_window
     if spec.anytime:
         whole = info.n_test / info.n_classes
-        images = whole if spec.anytime.per_class == "all" else min(whole, spec.anytime.per_class)
+        images = min(whole, whole if spec.anytime.images is None else spec.anytime.images)
         points = info.n_train / spec.n_tasks / problem.batch / spec.anytime.every  # of a task
         tested += images * info.n_classes * points * sum(seen)
     if cls.joint:
