@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from emi_bench.errors import UserError
 from emi_bench.facts import Facts
+from emi_bench.problem import REDUCED_RESNET18
 from emi_bench.registry import did_you_mean
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class Protocol(BaseModel):
     preset: Literal["emi", "modern"] = "emi"
     """The EMI paper's protocol, or that of the papers after it (full width, AdamW, views): it stands for other defaults
     of these fields and of each method's constants, and is not itself part of a run's id."""
+    backbone: str = REDUCED_RESNET18
+    """Network under the method's heads: the reduced ResNet-18, `resnet18_imagenet`, or a plugin's by its name."""
     tasks: str | None = None
     """Tasks as lists of classes, by name or number, in the order of the stream: [[cat, dog], [car, truck, ship]].
     Classes in no list are left out."""

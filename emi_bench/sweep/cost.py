@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from emi_bench.data import get_info
 from emi_bench.methods import get_method
+from emi_bench.nets.backbones import get_backbone
 from emi_bench.run.resolve import make_problem
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
@@ -65,9 +66,8 @@ def load_of(spec: RunSpec) -> Load:
 def _scale(spec: RunSpec) -> tuple[float, float]:
     """(multiplications, activations) of an image against 32 px and nf=20."""
     info = spec.protocol.reduction.of(get_info(spec.source or spec.dataset))
-    area = (info.image_size / 32) ** 2
-    width = spec.protocol.width / 20
-    return area * width**2, area * width
+    macs = get_backbone(spec.protocol.backbone).macs(spec.protocol.width, info.image_size)
+    return macs / MACS, (info.image_size / 32) ** 2 * spec.protocol.width / 20
 
 
 def model_seconds(spec: RunSpec, gpu: bool) -> float:
