@@ -22,6 +22,8 @@ def environment(folder: Path) -> dict[str, str]:
     """An empty environment that sees the packages of this one, but not emi-bench: nothing is fetched for it."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     site = next((folder / "lib").glob("python*/site-packages"))
+    for old in [*site.glob("setuptools*"), *site.glob("pkg_resources*")]:  # what venv brings is too old to build with
+        shutil.rmtree(old)
     (site / "there.pth").write_text(sysconfig.get_path("purelib") + "\n")
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")}
