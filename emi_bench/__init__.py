@@ -1,7 +1,7 @@
 """emi-bench: reproduce, extend and trust the results of online class-incremental learning.
 
-In a notebook: `emi_bench.run(...)` is one run, `emi_bench.sweep(...)` a sweep; `load_results` and `load_runs` read a
-results folder into pandas. The rest is the command `emi-bench`.
+In a notebook: `emi_bench.run(...)` is one run, `emi_bench.sweep(...)` a sweep; `load_results`, `load_runs` and
+`load_anytime` read a results folder into pandas. The rest is the command `emi-bench`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emi_bench.api import Result, run, sweep
-    from emi_bench.store import load_results, load_runs
+    from emi_bench.store import load_anytime, load_results, load_runs
 
 __version__ = version("emi-bench")
-__all__ = ["Result", "__version__", "load_results", "load_runs", "run", "sweep"]
+__all__ = ["Result", "__version__", "load_anytime", "load_results", "load_runs", "run", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
     """Imported when asked for: readers bring pandas along, which a command may not need."""
-    if name in ("load_results", "load_runs"):
+    if name in ("load_anytime", "load_results", "load_runs"):
         from emi_bench import store
 
         return getattr(store, name)
