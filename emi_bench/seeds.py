@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 
-PURPOSES = ("class_order", "stream", "weights", "method", "features")
+LAST_SEED = 2**63 - 1  #: results keep a seed in 64 bits
+PURPOSES = ("class_order", "stream", "weights", "method", "features", "anytime")
 
 
 def seed_for(seed: int, purpose: str, index: int = 0) -> int:

@@ -99,7 +99,8 @@ def test_other_commands_are_told_with_the_places_of_the_sweep(command: str) -> N
 
 
 def test_the_command_for_tracebacks_carries_the_place_of_the_results() -> None:
-    assert parsed(FULL.failures()) == ("failures", {"results": FULL.results, "brief": False})
+    name, params = parsed(FULL.failures())
+    assert (name, params["results"]) == ("failures", FULL.results)
 
 
 def test_the_command_of_a_run_carries_places_and_device() -> None:

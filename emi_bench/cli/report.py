@@ -1,7 +1,9 @@
-"""The commands `report` and `table1` ... `table6`."""
+"""The commands `report`, `table N` and `table1` ... `table6`."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, cast
@@ -10,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins, sweep_file
 from emi_bench.errors import UserError
 from emi_bench.report.axes import Spread
 
@@ -22,31 +24,56 @@ TABLES = {
     5: "EMI's samples per prototype (Table V).",
     6: "Time and memory of the mutual-information methods (Table VI).",
 }
-#: What stands in for a numbered table when the grid is not the paper's.
-STANDS_IN = {1: "accuracy", 2: "forgetting", 3: "ablation_", 4: "alpha_", 5: "prototypes_", 6: "efficiency_"}
-FORMATS = ("md", "tex", "csv")
+#: Sweeps that fill a numbered table.
+SWEEPS = {
+    1: "table1", 2: "table1", 3: "ablation", 4: "alpha", 5: "prototypes", 6: "efficiency",
+}  # fmt: skip
+FORMATS = ("text", "md", "latex", "tex", "csv")
 
 SpreadOption = Annotated[str, typer.Option(help="What stands after the ±: std, sem or ci95.")]
 ForgettingOption = Annotated[
     str, typer.Option(help="paper: T-1 tasks, rows before the last. raptor: T tasks, all rows.")
+]
+OursOption = Annotated[
+    str,
+    typer.Option(
+        help="The method the report is about: last row, differences, highlighted curve. Default: the one method of a "
+        "plugin that ran, else EMI."
+    ),
+]
+MethodsOption = Annotated[str, typer.Option(help="Only these rows: NAME,NAME.")]
+ColumnsOption = Annotated[
+    list[str] | None, typer.Option(help="Only these columns: DATASET:MEMORY,MEMORY or DATASET; may be given again.")
+]
+PaperGridOption = Annotated[
+    bool, typer.Option("--paper-grid", help="The paper's whole frame of 15 methods and 9 columns.")
+]
+FormatOption = Annotated[
+    str, typer.Option("--format", help="text, md, latex or csv. Default: text that fits a terminal, md elsewhere.")
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(report)
+    app.command()(table)
     for number, text in TABLES.items():
-        app.command(f"table{number}", help=text)(_table_command(number))
+        app.command(f"table{number}", help=text, hidden=True)(_table_command(number))
 
 
 def report(
     sweeps: Annotated[
-        list[Path] | None, typer.Argument(metavar="SWEEP.yaml", help="Only the runs of these sweeps.")
+        list[Path] | None,
+        typer.Argument(metavar="SWEEP", parser=sweep_file, help="Only the runs of these sweeps: files or names."),
     ] = None,
     results: Results = "results",
     data_root: DataRoot = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("reports/latest"),
     only: Annotated[str, typer.Option(help="Of tables,figures,html.")] = "tables,figures,html",
+    ours: OursOption = "",
+    methods: MethodsOption = "",
+    columns: ColumnsOption = None,
+    paper_grid: PaperGridOption = False,
     spread: SpreadOption = "std",
     forgetting: ForgettingOption = "paper",
     underline: Annotated[bool, typer.Option(help="Underline the second best in LaTeX.")] = True,
@@ -59,12 +86,22 @@ def report(
     """
     from emi_bench.report.build import ReportOptions, build
 
-    load_plugins(plugin)
-
+    if plugin:
+        load_plugins(plugin)
     console = Console(stderr=True)
-    parts = tuple(p.strip() for p in only.split(",") if p.strip())
     with _progress(console) as status:
-        options = ReportOptions(sweeps or [], parts, cast(Spread, spread), forgetting, underline)
+        options = ReportOptions(
+            sweeps=sweeps or [],
+            only=_words(only),
+            spread=cast(Spread, spread),
+            forgetting=forgetting,
+            underline=underline,
+            ours=ours,
+            methods=_words(methods),
+            columns=columns or (),
+            paper_grid=paper_grid,
+            source=results,
+        )
         made = build(results, out, options, progress=lambda text: status.update(f"{text} ..."))
     for line in made.lines:
         console.print(line, highlight=False, markup=False)
@@ -73,46 +110,71 @@ def report(
     typer.echo(f"{len(made.files)} files in {made.out}; open {made.open_first}")
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(p.strip() for p in text.split(",") if p.strip())
+
+
 def _progress(console: Console) -> Status:
     return console.status("reading the results ...")
 
 
+def table(
+    number: Annotated[int, typer.Argument(min=1, max=6, help="Of the paper's tables.")],
+    format_: FormatOption = "",
+    results: Results = "results",
+    ours: OursOption = "",
+    methods: MethodsOption = "",
+    columns: ColumnsOption = None,
+    paper_grid: PaperGridOption = False,
+    spread: SpreadOption = "std",
+    forgetting: ForgettingOption = "paper",
+) -> None:
+    """One of the paper's tables from your runs, or the same for your own grid: 1 accuracy, 2 forgetting, 3 ablation,
+    4 thresholds, 5 prototypes, 6 time and memory.
+
+    [bold]Example[/bold]  emi-bench table 1 --columns cifar100:1000,2000 --format latex
+    """
+    from emi_bench.report.build import ReportOptions
+
+    options = ReportOptions(
+        spread=cast(Spread, spread), forgetting=forgetting, ours=ours, methods=_words(methods), columns=columns or (),
+        paper_grid=paper_grid,
+    )  # fmt: skip
+    typer.echo(table_text(number, format_ or ("text" if sys.stdout.isatty() else "md"), results, options), nl=False)
+
+
 def _table_command(number: int) -> Callable[..., None]:
     def command(
-        format_: Annotated[str, typer.Option("--format", help="md, tex or csv.")] = "md",
+        format_: FormatOption = "",
         results: Results = "results",
         spread: SpreadOption = "std",
         forgetting: ForgettingOption = "paper",
     ) -> None:
-        typer.echo(table_text(number, format_, results, cast(Spread, spread), forgetting), nl=False)
+        table(number, format_, results, spread=spread, forgetting=forgetting)
 
     return command
 
 
-def table_text(number: int, format_: str, results: str, spread: Spread, forgetting: str) -> str:
+def table_text(number: int, format_: str, results: str, options: object) -> str:
     """One table in one format; for a grid that is not the paper's, the tables that stand in for it."""
     from emi_bench import load_runs
-    from emi_bench.report.axes import SPREADS
-    from emi_bench.report.build import FORGETTINGS, check_choice
-    from emi_bench.report.grid import Grid
+    from emi_bench.report.build import ReportOptions, check_choice, evidence_of
     from emi_bench.report.latex import latex_table
-    from emi_bench.report.plain import csv_table, markdown_table
-    from emi_bench.report.tables import all_tables
+    from emi_bench.report.model import NUMBERED
+    from emi_bench.report.plain import csv_table, fitted_table, markdown_table
 
+    assert isinstance(options, ReportOptions)
     check_choice("format", format_, FORMATS)
-    check_choice("spread", spread, SPREADS)
-    check_choice("forgetting", forgetting, FORGETTINGS)
-    tables = all_tables(Grid(load_runs(results)), spread, FORGETTINGS[forgetting])
-    chosen = [t for t in tables if t.name == f"table{number}"] or [
-        t
-        for t in tables
-        if t.name == STANDS_IN[number] or ("_" in STANDS_IN[number] and t.name.startswith(STANDS_IN[number]))
-    ]
+    tables = [t for t in evidence_of(load_runs(results), options).tables if t.kind == NUMBERED[number]]
+    chosen = [t for t in tables if t.number] or tables
     if not chosen:
+        demo = "; `emi-bench sweep demo` makes a small one in minutes" if number in (1, 2, 6) else ""
         raise UserError(
             f"{results} holds no runs for table {number}",
-            hint="`emi-bench sweep sweeps/demo.yaml` makes some in minutes; "
-            "`emi-bench plan sweeps/table1.yaml` shows the paper's grid",
+            hint=f"`emi-bench sweep {SWEEPS[number]}` makes them{demo}",
         )
-    write = {"md": markdown_table, "tex": latex_table, "csv": csv_table}[format_]
+    write = {
+        "text": lambda t: fitted_table(t, shutil.get_terminal_size().columns),
+        "md": markdown_table, "tex": latex_table, "latex": latex_table, "csv": csv_table,
+    }[format_]  # fmt: skip
     return "\n".join(write(t) for t in chosen)

@@ -9,10 +9,9 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.cli.options import DataRoot, Plugin, Results, SweepFile, load_plugins, sweep_file
 from emi_bench.store.defaults import PATIENCE, TTL
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.")]
 Only = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,11 +66,12 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
     app.command()(status)
     app.command()(failures)
+    app.command()(logs)
 
 
 def sweep(
     context: typer.Context,
-    file: File,
+    file: SweepFile,
     results: Results = "results",
     data_root: DataRoot = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and leave.")] = False,
@@ -88,6 +88,13 @@ def sweep(
     autoscaling: Annotated[
         bool, typer.Option("--autoscaling", help="Nodes may come later: do not refuse what none has yet.")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N/OF", help="One of several such commands on one store: begins with its share of the runs."
+        ),
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="The longest a run may take: 90s, 30m, 6h, 2d.")] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first run that fails.")] = False,
     log: Annotated[
         str | None, typer.Option(help="Also log to tensorboard, mlflow or wandb, if installed.", metavar="LOGGER")
@@ -101,6 +108,7 @@ def sweep(
     ] = PATIENCE,
 ) -> None:
     from emi_bench.sweep.asked import Asked
+    from emi_bench.sweep.plan import parse_shard, parse_time
 
     asked = Asked(
         file,
@@ -115,6 +123,8 @@ def sweep(
         max_concurrent=max_concurrent,
         autoscaling=autoscaling,
         fail_fast=fail_fast,
+        shard=parse_shard(shard) if shard is not None else None,
+        time=parse_time(time) if time is not None else None,
         log=log,
         claim_seconds=claim_seconds,
         patience=patience,
@@ -131,7 +141,7 @@ def sweep(
 
 
 def plan(
-    file: File,
+    file: SweepFile,
     results: Results = "results",
     data_root: DataRoot = None,
     only: Only = None,
@@ -147,7 +157,10 @@ def plan(
 
 
 def status(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A sweep file; without it, the store.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", parser=sweep_file, help="A sweep file or name; without it, the store."),
+    ] = None,
     results: Results = "results",
     data_root: DataRoot = None,
     plugin: Plugin = None,
@@ -165,10 +178,35 @@ def status(
 
 
 def failures(
+    run_id: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN_ID]...", help="Only these, by the beginning of their ids.")
+    ] = None,
     results: Results = "results",
-    brief: Annotated[bool, typer.Option("--brief", help="Without tracebacks.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Without tracebacks and output.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Run them again, one by one, in processes of their own.")
+    ] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Strike them off the record.")] = False,
 ) -> None:
-    """Runs that failed by themselves: why, and the command that repeats each."""
-    from emi_bench.sweep.status import show_failures
+    """Runs that failed by themselves: why, what they printed last, and the command that repeats each."""
+    from emi_bench.sweep.status import forget_failures, retry_failures, show_failures
 
-    show_failures(Console(), results, brief)
+    chosen = run_id or []
+    if retry:
+        raise typer.Exit(retry_failures(Console(), results, chosen))
+    if forget:
+        forget_failures(Console(), results, chosen)
+    else:
+        show_failures(Console(), results, chosen, brief)
+
+
+def logs(
+    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The beginning of a run's id will do.")],
+    results: Results = "results",
+) -> None:
+    """What a run of a sweep printed, task by task, in all its sittings."""
+    from emi_bench.store.files import Files
+    from emi_bench.sweep.logs import find_run, read_log
+
+    files = Files(results)
+    typer.echo(read_log(files, find_run(files, run_id)), nl=False)

@@ -1,4 +1,4 @@
-"""The supervised contrastive loss of SCR and SSD (Khosla et al., arXiv 2004.11362, as SCR uses it)."""
+"""The supervised contrastive loss of SCR, SSD and MOSE (Khosla et al., arXiv 2004.11362, as SCR uses it)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from emi_bench.losses.precision import NEVER, full_precision
 
 
 @full_precision
-def supcon(z: Tensor, labels: Tensor, temperature: float) -> Tensor:
+def supcon(z: Tensor, labels: Tensor, temperature: float, *, lonely: bool = False) -> Tensor:
     """Each embedding tells its own class from all others: cross-entropy against the uniform choice of a positive.
 
     z (N,d) unit rows, labels (N,) on the same device; all views of all images are rows, in any order, and every label
     occurs at least twice (as it does with two views of each image). With S = z z^T / temperature and P(i) the other
     rows with the label of row i:
         L = -(1/N) sum_i (1/|P(i)|) sum_{p in P(i)} [ S_ip - log sum_{a != i} exp(S_ia) ]
-    No temperature / base-temperature factor.
+    No temperature / base-temperature factor. With `lonely` a label may occur once: the mean is over the rows that have
+    a positive, and 0 if none has.
 
     >>> import torch
     >>> z = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -25,4 +26,8 @@ def supcon(z: Tensor, labels: Tensor, temperature: float) -> Tensor:
     """
     scores = ((z / temperature) @ z.T).fill_diagonal_(NEVER)
     positive = (labels[:, None] == labels).fill_diagonal_(False).to(scores.dtype)
-    return F.cross_entropy(scores, positive / positive.sum(1, keepdim=True))
+    count = positive.sum(1, keepdim=True)
+    if not lonely:
+        return F.cross_entropy(scores, positive / count)
+    terms = F.cross_entropy(scores, positive / count.clamp_min(1), reduction="sum")  # no target, no term
+    return terms / (count > 0).sum().clamp_min(1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import linecache
 import pkgutil
 import sys
 import warnings
 from collections.abc import Mapping
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -66,17 +68,38 @@ def _installed(entry: EntryPoint, known: Mapping[str, type[Method]]) -> type[Met
     return found
 
 
-def load_plugin(path: str | Path) -> list[str]:
-    """Register the methods (and data sets) that a user's Python file defines; returns the names of its methods."""
+class _Given(SourceFileLoader):
+    """A file whose content came from elsewhere: nothing is read here, and nothing written."""
+
+    def __init__(self, name: str, path: str, content: bytes) -> None:
+        super().__init__(name, path)
+        self.content = content
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return self.content
+
+    def path_stats(self, path: str | bytes) -> Mapping[str, int]:
+        raise OSError("not a file of this machine")  # so that no compiled file is looked for
+
+
+def load_plugin(path: str | Path, content: bytes | None = None) -> list[str]:
+    """Register the methods (and data sets) that a user's Python file defines; returns the names of its methods.
+
+    With `content` the file itself is not looked at: a worker is sent it by a machine that has it.
+    """
     file = Path(path).expanduser().resolve()
-    if not file.is_file():
+    if content is None and not file.is_file():
         raise UserError(f"no plugin file at {file}", hint="--plugin takes the path of a Python file")
     module_name = f"{_PLUGIN}{file.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, file)
+    given = None if content is None else _Given(module_name, str(file), content)
+    spec = importlib.util.spec_from_file_location(module_name, file, loader=given)
     if spec is None or spec.loader is None:
         raise UserError(f"{file} is not a Python file", hint="--plugin takes the path of a .py file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    if content is not None:  # what a traceback shows
+        lines = content.decode(errors="replace").splitlines(keepends=True)
+        linecache.cache[str(file)] = (len(content), None, lines, str(file))
     try:
         spec.loader.exec_module(module)
     except Exception as e:
@@ -88,9 +111,9 @@ def load_plugin(path: str | Path) -> list[str]:
     return sorted(found)
 
 
-def plugin_file(method: type[Method]) -> str | None:
-    """The file a plugin's method came from; None for an installed one."""
-    module = sys.modules[method.__module__]
+def plugin_file(cls: type) -> str | None:
+    """The file a plugin's method or backbone came from; None for an installed one."""
+    module = sys.modules[cls.__module__]
     return module.__file__ if module.__name__.startswith(_PLUGIN) else None
 
 

@@ -1,4 +1,4 @@
-"""The nearest-class-mean classifier of SCR and SSD: class means of the memory's features (Rebuffi et al. 2017)."""
+"""The nearest-class-mean classifier of SCR, SSD, MOSE: class means of the memory's features (Rebuffi et al. 2017)."""
 
 from __future__ import annotations
 
@@ -60,3 +60,9 @@ def nearest_class(features: Tensor, means: Tensor) -> Tensor:
     tensor([1])
     """
     return (features @ means.T).argmax(1)
+
+
+@full_precision
+def squared_distances(features: Tensor, means: Tensor) -> Tensor:
+    """(n,K), of unit features to unit means: 2 - 2 cos."""
+    return 2 - 2 * normalised(features) @ means.T

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import yaml
 
-from emi_bench.facts import Role, built_in_facts
+if TYPE_CHECKING:
+    import pandas as pd
 
 PAPER = "emi_paper"  #: the source whose tables are rebuilt
-
-
-@dataclass(frozen=True)
-class MethodInfo:
-    """How a method is printed: its title, its place among the rows, its citation key."""
-
-    name: str
-    title: str
-    role: Role
-    cite: str
-    uses_memory: bool
-    order: int
 
 
 def text(name: str) -> str:
@@ -34,16 +21,6 @@ def text(name: str) -> str:
 
 def _yaml(name: str) -> Any:
     return yaml.safe_load(text(name))
-
-
-@cache
-def methods() -> dict[str, MethodInfo]:
-    """The fifteen rows, in the paper's order."""
-    return {
-        name: MethodInfo(name, f.title, f.role, f.cite, f.uses_memory, f.place)
-        for name, f in built_in_facts().items()
-        if f.place is not None
-    }
 
 
 @cache
@@ -69,6 +46,8 @@ def claims() -> list[dict[str, Any]]:
 
 @cache
 def _csv(name: str) -> pd.DataFrame:
+    import pandas as pd  # here: commands that print no number do not pay for it
+
     with (files(__package__) / name).open("r", encoding="utf-8") as f:
         return pd.read_csv(f, keep_default_na=True)
 

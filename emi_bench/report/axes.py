@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from emi_bench import reference
-from emi_bench.facts import Role
-from emi_bench.run import spec as run_spec
+from emi_bench.facts import Facts, Role, built_in_facts
+from emi_bench.facts import order as facts_order
+from emi_bench.run.spec import Protocol
 
 Spread = Literal["std", "sem", "ci95"]
 SPREADS: dict[Spread, str] = {
@@ -17,7 +20,7 @@ SPREADS: dict[Spread, str] = {
     "sem": "standard error of the mean",
     "ci95": "half-width of the 95 % t interval of the mean",
 }
-Protocol = tuple[tuple[str, Any], ...]
+Pairs = tuple[tuple[str, Any], ...]  #: a protocol's fields that are set, by name
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ FORGETTING = Metric("forgetting", "Average forgetting", False)
 FORGETTING_RAPTOR = Metric("forgetting_raptor", "Average forgetting (T tasks, all rows)", False)
 TIME = Metric("ms_per_batch", "Training time (ms per batch)", False, 1.0)
 MEMORY = Metric("peak_memory_bytes", "Peak memory (GB)", False, 1e-9)
+#: By the names that the reference files give them.
+METRICS: dict[str, Metric] = {
+    m.name: m for m in (ACCURACY, INCREMENTAL, FORGETTING, FORGETTING_RAPTOR, TIME, MEMORY)
+} | {"memory_gb": MEMORY}
+FORGETTINGS: dict[str, Metric] = {"paper": FORGETTING, "raptor": FORGETTING_RAPTOR}
 
 
 @dataclass(frozen=True)
@@ -45,63 +53,89 @@ class Setting:
     dataset: str
     n_tasks: int
     memory: int
-    protocol: Protocol
+    protocol: Pairs
 
     @property
     def slug(self) -> str:
         """For file names."""
         odd = {k: str(v) for k, v in odd_protocol(self.protocol).items()}
-        short = {k: v if len(v) < 20 else hashlib.sha256(v.encode()).hexdigest()[:8] for k, v in odd.items()}
+        short = {
+            k: v if re.fullmatch(r"[\w.-]{1,20}", v) else hashlib.sha256(v.encode()).hexdigest()[:8]
+            for k, v in odd.items()
+        }
         extra = "".join(f"_{k}{v}" for k, v in short.items())
         return f"{self.dataset}_t{self.n_tasks}_m{self.memory}{extra}".replace(".", "p")
+
+    @property
+    def title(self) -> str:
+        """`CIFAR-10 M=0.5k`"""
+        return f"{dataset_title(self.dataset)} {memory_title(self.memory)}"
+
+    @property
+    def family(self) -> tuple[str, int, Pairs]:
+        """What it shares with the columns of other memories."""
+        return (self.dataset, self.n_tasks, self.protocol)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row: a method with its default constants (`variant` "") or a named change of them."""
+    """A row: a method with its default constants (`variant` "") or a named change of them.
+
+    `facts` are those stored with its runs; a built-in method that has not run is known by its source.
+    """
 
     method: str
     variant: str = ""
+    facts: Facts | None = field(default=None, compare=False)
+
+    @property
+    def known(self) -> Facts:
+        return self.facts or built_in_facts().get(self.method) or Facts(title=self.method)
 
     @property
     def title(self) -> str:
-        info = reference.methods().get(self.method)
-        title = info.title if info else self.method
+        title = self.known.title or self.method
         return f"{title} [{self.variant}]" if self.variant else title
 
     @property
     def role(self) -> Role:
-        info = reference.methods().get(self.method)
-        return info.role if info else "baseline"
+        return self.known.role
 
     @property
     def uses_memory(self) -> bool:
-        info = reference.methods().get(self.method)
-        return info.uses_memory if info else True
+        return self.known.uses_memory
 
     @property
     def cite(self) -> str:
-        info = reference.methods().get(self.method)
-        return info.cite if info and not self.variant else ""
+        return self.known.cite
 
     @property
-    def order(self) -> tuple[int, str, str]:
-        """The paper's order; a user's own method stands between the baselines and ours."""
-        info = reference.methods().get(self.method)
-        ours = len(reference.methods())
-        place = ours - 1 if info is None else ours if info.role == "ours" else info.order
-        return (place, self.method, self.variant)
+    def order(self) -> tuple[Any, ...]:
+        """The bounds, the paper's rows, methods beyond it, a user's own, last ours; variants beside their default."""
+        ours = self.role == "ours"
+        place = facts_order(self.known.place, self.method)
+        return (ours, self.role != "bound", self.own, *place, ours and not self.variant, self.variant)
+
+    @property
+    def own(self) -> bool:
+        """Whether the method is a user's own, of a plugin."""
+        return self.method not in built_in_facts()
 
 
+@cache
+def papers_rows() -> list[Row]:
+    """The fifteen rows of its tables."""
+    return [Row(name) for name, facts in built_in_facts().items() if facts.place is not None]
+
+
+@cache
 def usual_protocol() -> dict[str, Any]:
-    """The paper's, which is the default; it does not state the precision."""
-    default = run_spec.Protocol().model_dump(mode="json", exclude={"n_tasks"})
-    stated: dict[str, Any] = reference.settings()["protocol"]
-    return default | stated
+    """The default, which is the paper's as far as it states one."""
+    return Protocol().model_dump(exclude={"n_tasks"})
 
 
-def odd_protocol(protocol: Protocol) -> dict[str, Any]:
-    """Where a protocol differs from the paper's (precision is shown when not fp32)."""
+def odd_protocol(protocol: Pairs) -> dict[str, Any]:
+    """Where a protocol differs from the default (precision is shown when not fp32)."""
     usual = usual_protocol()
     return {k: v for k, v in protocol if v != usual.get(k, v)}
 

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from emi_bench import reference
 from emi_bench.errors import UserError
-from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTING_RAPTOR, SPREADS, Metric, Spread
-from emi_bench.report.claims import Checked, check_claims
-from emi_bench.report.compare import Comparison, comparisons, comparisons_csv, headline
-from emi_bench.report.figures import Drawing, FeatureFinder, all_figures, save, small_png
+from emi_bench.facts import built_in_facts
+from emi_bench.registry import did_you_mean
+from emi_bench.report.axes import FORGETTINGS, SPREADS, Spread
+from emi_bench.report.checks import Records, as_records
+from emi_bench.report.compare import headline
+from emi_bench.report.evidence import Evidence, FeatureFinder
+from emi_bench.report.figures import Drawing, all_figures, save
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table, preview
+from emi_bench.report.model import Table
 from emi_bench.report.page import render
-from emi_bench.report.page.render import Content, Picture
-from emi_bench.report.plain import csv_table, markdown_table
-from emi_bench.report.planned import FIGURES, Planned, read_planned
-from emi_bench.report.statistics import Difference, differences, focus, overall
-from emi_bench.report.table import Table
-from emi_bench.report.tables import all_tables
+from emi_bench.report.page.pictures import Picture, picture_of
+from emi_bench.report.plain import csv_table, csv_text, markdown_table
+from emi_bench.report.planned import FIGURES, Scope, read_planned
+from emi_bench.report.sections import SECTIONS
 from emi_bench.report.written import PARTS, clear_old
 
-FORGETTINGS: dict[str, Metric] = {"paper": FORGETTING, "raptor": FORGETTING_RAPTOR}
-PAGE_LIMIT = 800_000  #: bytes of pictures in the page, so that it can be mailed
+PAGE_LIMIT = 1_200_000  #: bytes of pictures in the page, so that it can be mailed
 Progress = Callable[[str], None]
 
 
@@ -48,11 +44,33 @@ class Report:
         page = self.out / "index.html"
         return page if page in self.files else self.files[0] if self.files else self.out
 
+    def write(self, name: str, text: str) -> None:
+        path = self.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+        self.files.append(path)
+
 
 def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
     """Refuse an option that does not exist, with the list."""
     if value not in list(known):
         raise UserError(f"unknown {kind} '{value}'", hint=f"choose from {', '.join(known)}")
+
+
+def columns_of(texts: Sequence[str]) -> tuple[tuple[str, frozenset[int]], ...]:
+    """
+    >>> columns_of(["cifar10:200,500", "digits"])
+    (('cifar10', frozenset({200, 500})), ('digits', frozenset()))
+    """
+    out = []
+    for text in texts:
+        # A user's own data may have a colon in its name.
+        dataset, colon, told = text.rpartition(":")
+        sizes = [m.strip() for m in told.split(",")] if colon else []
+        if colon and not all(m.isdigit() for m in sizes):
+            raise UserError(f"'{text}' names no columns", hint="write DATASET:MEMORY,MEMORY or DATASET alone")
+        out.append((dataset if colon else text, frozenset(map(int, sizes))))
+    return tuple(out)
 
 
 @dataclass(frozen=True)
@@ -64,12 +82,33 @@ class ReportOptions:
     spread: Spread = "std"
     forgetting: str = "paper"
     underline: bool = True  #: the second best in LaTeX
+    ours: str = ""  #: the method the report is about
+    methods: Sequence[str] = ()  #: rows; all without
+    columns: Sequence[str] = ()  #: DATASET:MEMORY,...; all without
+    paper_grid: bool = False  #: the paper's whole frame, dashes where nothing ran
+    source: str = ""  #: what the page calls the store
 
     def __post_init__(self) -> None:
         for part in self.only:
             check_choice("part", part, PARTS)
         check_choice("spread", self.spread, SPREADS)
         check_choice("forgetting", self.forgetting, FORGETTINGS)
+
+    def scope(self, ran: Iterable[str]) -> Scope:
+        """The same for the grid. `ran`: methods of the store; a name that neither it nor the package has is refused."""
+        known = {*ran, *built_in_facts()}
+        for name in [*self.methods, *([self.ours] if self.ours else [])]:
+            if name not in known:
+                raise UserError(f"no run is of a method '{name}'", hint=did_you_mean(name, known))
+        methods = dict.fromkeys([*self.methods, *([self.ours] if self.ours and self.methods else [])])
+        return Scope(read_planned(self.sweeps), tuple(methods), columns_of(self.columns), self.ours, self.paper_grid)
+
+
+def evidence_of(records: Records, options: ReportOptions, features: FeatureFinder | None = None) -> Evidence:
+    """What a store's runs say, as far as the options ask for it."""
+    rows = as_records(records)
+    grid = Grid(rows, options.scope({str(r["method"]) for r in rows}))
+    return Evidence(grid, options.spread, FORGETTINGS[options.forgetting], features)
 
 
 def build(
@@ -87,67 +126,57 @@ def build(
 
 
 def build_from(
-    runs: pd.DataFrame,
+    runs: Records,
     out: str | Path,
     options: ReportOptions = ReportOptions(),
     progress: Progress = lambda _: None,
     features: FeatureFinder | None = None,
 ) -> Report:
     """The same from a frame of runs."""
-    planned = read_planned(options.sweeps)
-    grid = Grid(runs, planned)
-    report = Report(Path(out), grid)
-    content = _content(grid, planned, options)
+    evidence = evidence_of(runs, options, features)
+    grid, planned = evidence.grid, evidence.grid.scope.planned
+    report = Report(Path(out), grid, lines=summary_lines(evidence))
+    tables = [t for t in evidence.tables if not (planned.tables and t.number) or t.number in planned.tables]
+    sections = [s for make in SECTIONS if (s := make(evidence)) is not None]
     if "tables" in options.only:
         progress("writing the tables")
-        _write_tables(report, content.tables, options.underline)
-        _write_numbers(report, content)
+        _write_tables(report, tables, options.underline)
+        _write_numbers(report, evidence)
+        for section in sections:
+            for name, text in section.files.items():
+                report.write(name, text)
+    pictures: list[Picture] = []
     if "figures" in options.only:
-        drawings = all_figures(grid, features, planned.figures or FIGURES)
-        content = replace(content, pictures=_fitting(_write_figures(report, drawings, progress)))
+        drawings = all_figures(evidence, planned.figures or FIGURES)
+        pictures = _fitting(_write_figures(report, drawings, progress))
     if "html" in options.only:
         progress("writing the page")
-        _write(report, "index.html", render(grid, content))
+        report.write("index.html", render(evidence, tables, pictures, sections, options.source))
     clear_old(report.out, report.files, options.only)
-    report.lines = summary_lines(grid, content.compared)
     return report
 
 
-def _content(grid: Grid, planned: Planned, options: ReportOptions) -> Content:
-    """Everything the report says in numbers; the pictures are still to come."""
-    tables = all_tables(grid, options.spread, FORGETTINGS[options.forgetting])
-    if planned.tables:
-        tables = [t for t in tables if t.name in planned.tables or not t.name.startswith("table")]
-    ours = focus(grid, ACCURACY)
-    return Content(
-        tables=tables,
-        compared=comparisons(grid),
-        differences=differences(grid, grid.settings, ACCURACY, ours) if ours else [],
-        overall=overall(grid, grid.paper_settings or grid.other_settings, ACCURACY) if "html" in options.only else [],
-        claims=check_claims(grid) if grid.paper_settings else [],
-        pictures=(),
-        spread=options.spread,
-    )
-
-
-def _write_numbers(report: Report, content: Content) -> None:
+def _write_numbers(report: Report, evidence: Evidence) -> None:
     """The numbers behind the page's sections."""
-    _write(report, "paper_vs_ours.csv", comparisons_csv(content.compared), when=bool(content.compared))
-    _write(report, "differences.csv", _differences_csv(content.differences), when=bool(content.differences))
-    _write(report, "claims.csv", _claims_csv(content.claims), when=bool(content.claims))
-    _write(report, "notes.md", _notes(report.grid, content.compared))
+    for name, found in (
+        ("paper_vs_ours.csv", evidence.compared),
+        ("differences.csv", evidence.differences),
+        ("claims.csv", evidence.sentences),
+    ):
+        if found:
+            report.write(name, csv_text([f.record for f in found]))
+    lines = ["# Notes on this report", "", *(f"- {line}" for line in report.lines), ""]
+    report.write("notes.md", "\n".join(lines))
 
 
 def _write_figures(report: Report, drawings: Iterable[Drawing], progress: Progress) -> list[Picture]:
-    """Save the figures; those that the page shows, small. The paper's many matrices are not among them."""
+    """Save the figures; those that the page shows are kept for it."""
     pictures = []
-    folder = report.out / "figures"
     for drawing in drawings:
         progress(f"drawing {drawing.name}")
-        report.files += save(drawing, folder)
-        if not drawing.name.startswith("matrices_") or not report.grid.paper_settings:
-            png = small_png(folder / f"{drawing.name}.png")
-            pictures.append(Picture(drawing.name, drawing.title, drawing.caption, png))
+        report.files += save(drawing, report.out / "figures")
+        if drawing.on_page:
+            pictures.append(picture_of(drawing))
     return pictures
 
 
@@ -155,89 +184,41 @@ def _fitting(pictures: list[Picture]) -> list[Picture]:
     """As many as keep the page small, in order."""
     kept, size = [], 0
     for p in pictures:
-        if size + len(p.png) <= PAGE_LIMIT:
+        if size + len(p.svg) <= PAGE_LIMIT:
             kept.append(p)
-            size += len(p.png)
+            size += len(p.svg)
     return kept
-
-
-def _write(report: Report, name: str, text: str, when: bool = True) -> None:
-    if not when:
-        return
-    path = report.out / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
-    report.files.append(path)
 
 
 def _write_tables(report: Report, tables: Sequence[Table], underline: bool) -> None:
     for table in tables:
-        _write(report, f"tables/{table.name}.tex", latex_table(table, underline))
-        _write(report, f"tables/{table.name}.csv", csv_table(table))
-        _write(report, f"tables/{table.name}.md", markdown_table(table))
-    _write(report, "tables/preview.tex", preview([t.name for t in tables]), when=bool(tables))
-    _write(report, "tables/references.bib", reference.text("references.bib"), when=bool(tables))
+        report.write(f"tables/{table.name}.tex", latex_table(table, underline))
+        report.write(f"tables/{table.name}.csv", csv_table(table))
+        report.write(f"tables/{table.name}.md", markdown_table(table))
+    if tables:
+        report.write("tables/preview.tex", preview([t.name for t in tables]))
+        report.write("tables/references.bib", bibliography(report.grid))
 
 
-def _rows_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return out.getvalue()
+def bibliography(grid: Grid) -> str:
+    """The paper's references, and those that methods bring with them."""
+    text = reference.text("references.bib")
+    rows = {row.method: row.known for s in grid.settings for row in grid.rows([s])}
+    own = [f.bibtex.strip() for f in rows.values() if f.bibtex and f"{{{f.cite}," not in text]
+    return "\n\n".join([text.strip(), *dict.fromkeys(own)]) + "\n"
 
 
-def _differences_csv(found: Sequence[Difference]) -> str:
-    header = [
-        "dataset",
-        "memory",
-        "ours",
-        "other",
-        "n",
-        "paired",
-        "mean",
-        "low",
-        "high",
-        "wins",
-        "improvement",
-        "p",
-        "p_holm",
-    ]
-    return _rows_csv(header, (
-        [d.setting.dataset, d.setting.memory, d.ours.title, d.other.title, d.n, d.paired, repr(d.mean), repr(d.low),
-         repr(d.high), d.wins, repr(d.improvement), repr(d.p), repr(d.p_holm)] for d in found
-    ))  # fmt: skip
-
-
-def _claims_csv(claims: Sequence[Checked]) -> str:
-    header = ["id", "quote", "its_tables", "our_runs", "paper_numbers", "our_numbers"]
-    rows = (
-        [c.id, c.quote, c.paper, c.ours, *("; ".join(p.text for p in parts) for parts in (c.paper_parts, c.our_parts))]
-        for c in claims
-    )
-    return _rows_csv(header, rows)
-
-
-def _notes(grid: Grid, compared: Sequence[Comparison]) -> str:
-    lines = ["# Notes on this report", "", *(f"- {line}" for line in summary_lines(grid, compared))]
-    return "\n".join([*lines, ""])
-
-
-def summary_lines(grid: Grid, compared: Sequence[Comparison]) -> list[str]:
+def summary_lines(evidence: Evidence) -> list[str]:
     """What a person should know before reading on."""
+    grid = evidence.grid
+    notes = [note.text for note in grid.notes]
     if not grid.runs and grid.n_stored:
         none = f"none of the {grid.n_stored} runs in the store is used"
-        return [
-            f"{none}: `emi-bench status SWEEP.yaml` tells which of a sweep's are there",
-            *(n.text for n in grid.notes),
-        ]
+        return [f"{none}: `emi-bench status SWEEP.yaml` tells which of a sweep's are there", *notes]
     if not grid.runs:
-        return [
-            "the store holds no runs: `emi-bench sweep sweeps/demo.yaml` makes some in minutes, "
-            "`emi-bench sweep sweeps/table1.yaml` all"
-        ]
+        return ["the store holds no runs: `emi-bench sweep demo` makes some in minutes, `emi-bench sweep table1` all"]
     several = "s" if len(grid.settings) > 1 else ""
     lines = [f"{len(grid.runs)} runs in {len(grid.settings)} setting{several}"]
-    if any(c.n for c in compared):
-        lines.append(headline(compared))
-    return lines + [note.text for note in grid.notes]
+    if any(c.n for c in evidence.compared):
+        lines.append(headline(evidence.compared))
+    return lines + notes

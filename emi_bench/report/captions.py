@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from emi_bench.report.axes import SPREADS, Metric, Setting, Spread, odd_protocol
-from emi_bench.report.grid import Summary
+from emi_bench.report.cells import Summary
 from emi_bench.report.latex import escape
-from emi_bench.report.table import Text
+from emi_bench.report.model import Text
 
 FORGETTING_WORDS = {
     "forgetting": "mean over the first T-1 tasks of the best accuracy before the last task minus the last",

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from emi_bench import reference
 from emi_bench.errors import UserError
-from emi_bench.report.runs import REQUIRED, Note, Run, cell_key, name, to_run
+from emi_bench.facts import built_in_facts
+from emi_bench.report.axes import Row, Setting
+from emi_bench.report.runs import REQUIRED, Note, Run, to_run
 
 #: Protocol fields by which a run saw a part of its data set.
 REDUCTION = frozenset({"image_size", "train_per_class", "test_per_class", "tasks"})
+Records = pd.DataFrame | Sequence[Mapping[str, Any]]  #: what `load_runs` returns, or its rows
 
 
-def read_runs(frame: pd.DataFrame, wanted: Callable[[Run], bool] = lambda _: True) -> tuple[list[Run], list[Note]]:
-    """The trusted runs among the wanted of a `load_runs` frame, in a fixed order, and the notes on what was odd."""
-    missing = [c for c in REQUIRED if c not in frame.columns]
+def as_records(runs: Records) -> Sequence[Mapping[Any, Any]]:
+    return runs.to_dict("records") if isinstance(runs, pd.DataFrame) else runs
+
+
+def read_runs(records: Records, wanted: Callable[[Run], bool] = lambda _: True) -> tuple[list[Run], list[Note]]:
+    """The trusted runs among the wanted of a store's, in a fixed order, and the notes on what was odd."""
+    rows = as_records(records)
+    columns = records if isinstance(records, pd.DataFrame) else rows[0] if rows else REQUIRED
+    missing = [c for c in REQUIRED if c not in columns]
     if missing:
         raise UserError(
             f"these results lack the columns {', '.join(missing)}",
             hint="give the report what emi_bench.load_runs() returns",
         )
-    runs = [run for row in frame.to_dict("records") if wanted(run := to_run(row))]
-    runs.sort(key=lambda r: (r.dataset, r.n_tasks, r.memory, r.method, r.variant, r.seed, r.run_id))
+    runs = [run for row in rows if wanted(run := to_run(row))]
+    runs.sort(
+        key=lambda r: (
+            r.setting.dataset,
+            r.setting.n_tasks,
+            r.setting.memory,
+            r.row.method,
+            r.row.variant,
+            r.seed,
+            r.run_id,
+        )
+    )
     notes: list[Note] = []
     for step in (_same_file_twice, _incomplete, _other_contents, _same_cell_twice):
         runs = step(runs, notes)
@@ -40,6 +58,11 @@ def few(texts: Iterable[str], limit: int = 3) -> str:
     all_texts = list(texts)
     rest = len(all_texts) - limit
     return "; ".join(all_texts[:limit]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def cell_key(run: Run) -> tuple[Row, Setting]:
+    """What must be equal for two runs to differ in their seed alone."""
+    return run.row, run.setting
 
 
 def _same_file_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
@@ -57,7 +80,7 @@ def _same_file_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
 
 def fault(run: Run) -> str:
     """Why a matrix cannot be used, or ''."""
-    t = run.n_tasks
+    t = run.setting.n_tasks
     if run.matrix.shape != (t, t):
         return f"its matrix has shape {run.matrix.shape}, not {(t, t)}"
     first = t - 1 if run.joint else 0
@@ -79,7 +102,7 @@ def fault(run: Run) -> str:
 def _incomplete(runs: list[Run], notes: list[Note]) -> list[Run]:
     faults = {r.run_id: f for r in runs if (f := fault(r))}
     if faults:
-        said = (f"{name(r)}: {faults[r.run_id]}" for r in runs if r.run_id in faults)
+        said = (f"{r.name}: {faults[r.run_id]}" for r in runs if r.run_id in faults)
         notes.append(
             Note("incomplete", f"{len(faults)} runs are set aside, their cells count as missing them: {few(said)}")
         )
@@ -91,21 +114,22 @@ def _other_contents(runs: list[Run], notes: list[Note]) -> list[Run]:
     was run last."""
     seen: dict[Hashable, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for r in runs:
-        part = tuple(pair for pair in r.protocol if pair[0] in REDUCTION)
-        seen[r.dataset, part][str(r.facts.get("data_fingerprint"))].append(r)
+        part = tuple(pair for pair in r.setting.protocol if pair[0] in REDUCTION)
+        seen[r.setting.dataset, part][str(r.about.get("data_fingerprint"))].append(r)
     aside: set[str] = set()
     for contents in seen.values():
         kept = max(contents, key=lambda f: (len(contents[f]), max(_finished(r) for r in contents[f]), f))
         odd = [r for f, some in contents.items() if f != kept for r in some]
         if odd:
-            said = f"{len(odd)} runs on {odd[0].dataset} saw other data than {len(contents[kept])} runs under this name"
-            notes.append(Note("fingerprint", f"{said}; they are set aside: {few(map(name, odd))}"))
+            where, most = odd[0].setting.dataset, len(contents[kept])
+            said = f"{len(odd)} runs on {where} saw other data than {most} runs under this name"
+            notes.append(Note("fingerprint", f"{said}; they are set aside: {few(r.name for r in odd)}"))
             aside |= {r.run_id for r in odd}
     return [r for r in runs if r.run_id not in aside]
 
 
 def _finished(run: Run) -> str:
-    return str(run.facts.get("finished", ""))
+    return str(run.about.get("finished", ""))
 
 
 def _same_cell_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
@@ -114,7 +138,7 @@ def _same_cell_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
         by_cell[(*cell_key(r), r.seed)].append(r)
     clashes = [c for c in by_cell.values() if len(c) > 1]
     if clashes:
-        said = (f"{name(c[0])} ({len(c)} runs)" for c in clashes)
+        said = (f"{c[0].name} ({len(c)} runs)" for c in clashes)
         notes.append(
             Note("duplicate", f"{len(clashes)} cells hold several runs of one seed (the method's version or constants "
                  f"changed); the one that finished last is used: {few(said)}")
@@ -141,12 +165,10 @@ def _differs(runs: list[Run], group: Callable[[Run], Hashable], value: Callable[
 
 
 def _orders(runs: list[Run], notes: list[Note]) -> None:
-    with_order = [r for r in runs if r.facts.get("class_order") is not None]
-    odd = _differs(
-        with_order, lambda r: (r.dataset, r.n_tasks, r.protocol, r.seed), lambda r: tuple(r.facts["class_order"])
-    )
+    with_order = [r for r in runs if r.about.get("class_order") is not None]
+    odd = _differs(with_order, lambda r: (r.setting.family, r.seed), lambda r: tuple(r.about["class_order"]))
     if odd:
-        said = (f"{r.dataset} seed {r.seed}" for r in odd)
+        said = (f"{r.setting.dataset} seed {r.seed}" for r in odd)
         notes.append(
             Note(
                 "unpaired",
@@ -158,17 +180,17 @@ def _orders(runs: list[Run], notes: list[Note]) -> None:
 def _configs(runs: list[Run], notes: list[Note]) -> None:
     odd = _differs(runs, cell_key, lambda r: repr(sorted(r.config.items(), key=lambda kv: str(kv[0]))))
     if odd:
-        said = (f"{r.method}{f'[{r.variant}]' if r.variant else ''} {r.dataset} M={r.memory}" for r in odd)
+        said = (r.name.partition(" seed")[0] for r in odd)
         notes.append(Note("config", f"cells whose runs have different constants: {few(said)}"))
 
 
 def _strangers(runs: list[Run], notes: list[Note]) -> None:
-    own = sorted({r.method for r in runs} - set(reference.methods()))
+    own = sorted({r.row.method for r in runs if r.row.facts is None} - set(built_in_facts()))
     if own:
         notes.append(
             Note(
                 "unknown-method",
-                f"not among the paper's methods, shown under their own names without a citation: {', '.join(own)}",
+                f"methods that say nothing of themselves, shown under their names without a citation: {', '.join(own)}",
             )
         )
 

@@ -2,44 +2,38 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from scipy import stats
 
 from emi_bench import reference
-from emi_bench.report.axes import (
-    ACCURACY,
-    FORGETTING,
-    FORGETTING_RAPTOR,
-    Metric,
-    Row,
-    Setting,
-    dataset_title,
-    memory_title,
-)
-from emi_bench.report.grid import Cell, Grid
-from emi_bench.report.statistics import ENOUGH, mean_interval
-from emi_bench.report.studies import ALPHAS, FLAGS, PROTOTYPES, is_study_setting, published, study
+from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTING_RAPTOR, Metric, Row
+from emi_bench.report.cells import Cell
+from emi_bench.report.grid import Grid
+from emi_bench.report.model import Record
+from emi_bench.report.statistics import ENOUGH, NAN, Estimate, estimate, holm, independent, known
+from emi_bench.report.studies import STUDIES, Study, is_study_setting, published
 
 Verdict = Literal["agrees", "above", "below", "too few runs", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("agrees", "above", "below", "too few runs", "not run")
 ROUNDING = 0.05  #: a value printed with one decimal stands for this much on either side
 
 RULE = (
-    "Verdict: `agrees` where the published value, give or take its rounding (0.05), lies in the 95 % t interval of our "
-    "mean; else `above` or `below` (ours against theirs). Fewer than three runs give no verdict. `welch` is the 95 % "
-    "interval of the difference that also allows for the published spread, where one was printed."
+    "Verdict: `agrees` where the 95 % Welch interval of ours minus theirs, give or take the rounding (0.05), holds "
+    "zero; else `above` or `below` (ours against theirs). Fewer than three runs give no verdict. The published ± is "
+    "read as the standard deviation of its runs, as the caption says; read as the half-width of a 95 % interval of "
+    "the mean, as the programs of several of its baselines print it, it gives the verdict beside it. Where no ± was "
+    "printed ours stands in for it; a value without a number of runs counts as one run. p is of the same test, "
+    "adjusted by Holm over all judged cells of the paper."
 )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One published value beside ours. Percent; `low`, `high` are the 95 % t interval of our mean."""
+    """One published value beside ours, percent. `difference` is ours minus theirs by the first reading of the ±."""
 
     source: str
     place: str
@@ -52,95 +46,97 @@ class Comparison:
     published_std: float
     mean: float
     n: int
-    low: float
-    high: float
-    welch_low: float
-    welch_high: float
+    difference: Estimate
     other: float  #: our value by the other forgetting formula
     verdict: Verdict
+    verdict_ci95: Verdict  #: with the published ± read as the half-width of a 95 % interval
+    p: float
+    p_holm: float = NAN
 
     @property
     def delta(self) -> float:
         return self.mean - self.published
 
+    @property
+    def record(self) -> Record:
+        told = {k: v for k, v in vars(self).items() if k != "difference"}
+        return told | {"delta": self.delta, "low": self.difference.low, "high": self.difference.high}
 
-def verdict(value: float, n: int, low: float, high: float) -> Verdict:
+
+def theirs(value: float, std: float, n: float, ours: float, reading: str = "std") -> Estimate:
+    """A published mean with its uncertainty. Without a ± the standard deviation is `ours`; without a count it is of one
+    run.
+
+    >>> round(theirs(50.0, 1.0, 10, 2.0).se, 3), round(theirs(50.0, 1.0, 10, 2.0, "ci95").se, 3)
+    (0.316, 0.442)
     """
-    >>> verdict(57.1, 10, 56.0, 58.0), verdict(57.1, 10, 57.16, 58.0), verdict(57.1, 2, 0.0, 0.0)
+    runs = int(n) if n == n else 1
+    if std == std and runs > 1:
+        factor = {"std": runs**-0.5, "ci95": 1 / float(stats.t.ppf(0.975, runs - 1))}[reading]
+        return Estimate(value, std * factor, runs - 1.0, runs)
+    return replace(known(value, ours, runs), df=max(1.0, runs - 1.0))
+
+
+def verdict(difference: Estimate) -> Verdict:
+    """
+    >>> verdict(Estimate(0.4, 0.2, 9.0, 10)), verdict(Estimate(0.6, 0.2, 9.0, 10)), verdict(Estimate(0.4, NAN, 1.0, 2))
     ('agrees', 'above', 'too few runs')
     """
-    if n == 0:
+    if difference.n == 0:
         return "not run"
-    if n < ENOUGH:
+    if not difference.enough:
         return "too few runs"
     # A hair more than the rounding: 57.1 + 0.05 must not fail by the last bit.
-    if low - ROUNDING - 1e-9 <= value <= high + ROUNDING + 1e-9:
+    if difference.low - ROUNDING - 1e-9 <= 0 <= difference.high + ROUNDING + 1e-9:
         return "agrees"
-    return "above" if low > value else "below"
+    return "above" if difference.mean > 0 else "below"
 
 
-def _welch(mean: float, std: float, n: int, published: float, published_std: float, m: float) -> tuple[float, float]:
-    if n < ENOUGH or published_std != published_std or m != m:
-        return float("nan"), float("nan")
-    a, b = std**2 / n, published_std**2 / m
-    if a + b == 0:
-        return mean - published, mean - published
-    df = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1))
-    half = float(stats.t.ppf(0.975, df)) * (a + b) ** 0.5
-    return mean - published - half, mean - published + half
+def _minus(ours: Estimate, published: Estimate) -> Estimate:
+    return replace(independent([(1.0, ours), (-1.0, published)]), n=ours.n)
 
 
 def _one(cell: Cell, metric: Metric, label: str, row: dict[Any, Any]) -> Comparison:
-    values = cell.sample(metric)
-    n = len(values)
-    mean = float(values.mean()) if n else float("nan")
-    low, high = mean_interval(values)
-    value, std = float(row["mean"]), float(row.get("std", float("nan")))
-    spread = float(values.std(ddof=1)) if n > 1 else float("nan")
-    welch = _welch(mean, spread, n, value, std, float(row.get("n", float("nan"))))
+    ours = estimate(values := cell.sample(metric))
+    spread = float(values.std(ddof=1)) if ours.n > 1 else NAN
+    told = float(row["mean"]), float(row.get("std", NAN)), float(row.get("n", NAN))
+    by_std, by_ci95 = (_minus(ours, theirs(*told, spread, reading)) for reading in ("std", "ci95"))
     others = cell.sample(FORGETTING_RAPTOR) if metric is FORGETTING else values[:0]
-    other = float(others.mean()) if len(others) else float("nan")
     return Comparison(
-        row["source"], row["place"], metric.name, label, row["method"], row["dataset"], int(row["memory"]), value, std,
-        mean, n, low, high, *welch, other, verdict(value, n, low, high),
+        row["source"], row["place"], metric.name, label, row["method"], row["dataset"], int(row["memory"]), *told[:2],
+        ours.mean, ours.n, by_std, float(others.mean()) if len(others) else NAN, verdict(by_std), verdict(by_ci95),
+        by_std.against(0.0, ROUNDING) if ours.n >= ENOUGH else NAN,
     )  # fmt: skip
 
 
-def comparisons(grid: Grid) -> list[Comparison]:
+def comparisons(grid: Grid, studies: Mapping[str, Sequence[Study]]) -> list[Comparison]:
     """Every published cell whose column the store can hold: Table I and II, other sources' values, Table III-V."""
-    if not grid.paper_settings:
-        return []
-    columns: dict[tuple[str, int], Setting] = {(s.dataset, s.memory): s for s in grid.paper_settings}
+    columns = {(s.dataset, s.n_tasks, s.memory): s for s in grid.paper_settings}
+    rows = {row.method for row in grid.rows(grid.paper_settings)} if columns else set()
     out = []
     for metric in (ACCURACY, FORGETTING):
-        frame = reference.values(metric.name).dropna(subset=["memory"])
-        for row in frame.to_dict("records"):
-            setting = columns.get((str(row["dataset"]), int(row["memory"])))
-            if setting is not None:
-                method = Row(str(row["method"]))
-                label = f"{method.title}, {dataset_title(setting.dataset)} {memory_title(setting.memory)}"
-                out.append(_one(grid.cell(method, setting), metric, label, row))
-    return out + _studies(grid)
+        for row in reference.values(metric.name).dropna(subset=["memory"]).to_dict("records"):
+            setting = columns.get((str(row["dataset"]), int(row["n_tasks"]), int(row["memory"])))
+            if setting is not None and row["method"] in rows:
+                method = grid.row(str(row["method"]))
+                out.append(_one(grid.cell(method, setting), metric, f"{method.title}, {setting.title}", row))
+    found = out + _studies(grid, studies)
+    adjusted = iter(holm([c.p for c in found if c.source == reference.PAPER]))
+    return [replace(c, p_holm=next(adjusted)) if c.source == reference.PAPER else c for c in found]
 
 
-def _studies(grid: Grid) -> list[Comparison]:
+def _studies(grid: Grid, studies: Mapping[str, Sequence[Study]]) -> list[Comparison]:
     setting = next((s for s in grid.paper_settings if is_study_setting(s)), None)
     if setting is None:
         return []
     out = []
-    for keys, place in ((FLAGS, "table3"), (ALPHAS, "table4"), (PROTOTYPES, "table5")):
-        found = study(grid, setting, keys)
-        for point, value in published(keys).items():
+    for name, about in STUDIES.items():
+        found = next((s for s in studies[name] if s.setting == setting), None)
+        for point, value in published(about).items():
             cell = (found.points.get(point) if found else None) or Cell((), grid.expected(setting))
-            on = [k for k, v in zip(keys, point, strict=True) if v] if keys == FLAGS else []
-            words = (
-                "+".join(on) or "OCM"
-                if keys == FLAGS
-                else ", ".join(f"{k}={v}" for k, v in zip(keys, point, strict=True))
-            )
-            row = {"source": reference.PAPER, "place": place, "method": "emi", "dataset": setting.dataset,
-                   "memory": setting.memory, "mean": value}  # fmt: skip
-            out.append(_one(cell, ACCURACY, f"EMI {words}", row))
+            row = {"source": reference.PAPER, "place": f"table{about.number}", "method": "emi", "mean": value,
+                   "dataset": setting.dataset, "memory": setting.memory, "n": reference.settings()["runs"]}  # fmt: skip
+            out.append(_one(cell, ACCURACY, f"EMI {about.words(point)}", row))
     return out
 
 
@@ -150,11 +146,11 @@ def tally(found: Iterable[Comparison]) -> dict[Verdict, int]:
     return {v: counts.get(v, 0) for v in VERDICTS}
 
 
-def by_method(found: Iterable[Comparison]) -> dict[str, dict[Verdict, int]]:
+def by_method(found: Iterable[Comparison]) -> dict[Row, dict[Verdict, int]]:
     """The same per method, in the paper's order; the paper's own values only."""
     mine = [c for c in found if c.source == reference.PAPER and c.place in ("table1", "table2")]
-    names = sorted({c.method for c in mine}, key=lambda m: Row(m).order)
-    return {m: tally(c for c in mine if c.method == m) for m in names}
+    rows = sorted({Row(c.method) for c in mine}, key=lambda r: r.order)
+    return {r: tally(c for c in mine if c.method == r.method) for r in rows}
 
 
 def headline(found: Sequence[Comparison]) -> str:
@@ -162,25 +158,10 @@ def headline(found: Sequence[Comparison]) -> str:
     mine = [c for c in found if c.source == reference.PAPER]
     counts = tally(mine)
     judged = counts["agrees"] + counts["above"] + counts["below"]
+    certain = sum(c.p_holm < 0.05 for c in mine)
     return (
-        f"{counts['agrees']} of {judged} judged cells agree with the paper within the 95 % interval of our mean; "
-        f"{counts['above']} above, {counts['below']} below, {counts['too few runs']} with too few runs, "
-        f"{counts['not run']} not run."
+        f"{counts['agrees']} of {judged} judged cells agree with the paper, {counts['above']} are above, "
+        f"{counts['below']} below; chance alone would put about {0.05 * judged:.0f} outside, and {certain} stay "
+        f"outside when adjusted for the number of cells. {counts['too few runs']} cells have too few runs, "
+        f"{counts['not run']} did not run."
     )
-
-
-def comparisons_csv(found: Sequence[Comparison]) -> str:
-    """One row a published value."""
-    names = [
-        "source", "place", "metric", "label", "method", "dataset", "memory", "published", "published_std", "mean", "n",
-        "low", "high", "delta", "welch_low", "welch_high", "other", "verdict",
-    ]  # fmt: skip
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    for c in found:
-        values = (getattr(c, n) for n in names)
-        writer.writerow(
-            ["" if isinstance(v, float) and v != v else repr(v) if isinstance(v, float) else v for v in values]
-        )
-    return out.getvalue()

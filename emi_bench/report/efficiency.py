@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting
-from emi_bench.report.grid import Cell, Grid
+from emi_bench.report.cells import Cell
+from emi_bench.report.grid import Grid
 
 
 def efficiency_rows() -> list[Row]:

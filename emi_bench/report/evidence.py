@@ -1,136 +1,134 @@
-"""Where a claim's numbers come from: the paper's tables, or our runs. Both answer the same questions."""
+"""What a report says in numbers, each computed once and shared by tables, figures and page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
+from scipy import stats
 
-from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, FORGETTING, MEMORY, TIME, Metric, Row, Setting
-from emi_bench.report.efficiency import cost_cell, efficiency_setting
-from emi_bench.report.grid import Cell, Grid
-from emi_bench.report.statistics import ENOUGH, contrast, mean_interval
-from emi_bench.report.studies import ALPHAS, FLAGS, PROTOTYPES, is_study_setting, published, study
+from emi_bench.report.axes import ACCURACY, FORGETTING, Metric, Row, Setting, Spread
+from emi_bench.report.compare import Comparison, comparisons
+from emi_bench.report.grid import Grid
+from emi_bench.report.model import Record, Table
+from emi_bench.report.sentences import Checked, check_sentences
+from emi_bench.report.statistics import ENOUGH, NAN, Contrast, Estimate, contrast, estimate, holm
+from emi_bench.report.studies import STUDIES, Study, all_studies
+from emi_bench.report.tables import all_tables, main_tables
 
-METRICS: dict[str, Metric] = {m.name: m for m in (ACCURACY, FORGETTING, TIME)} | {"memory_gb": MEMORY}
-STUDIES = {"alpha": ALPHAS, "prototypes": PROTOTYPES, "flags": FLAGS, "n_proto": PROTOTYPES}
-COINCIDENCE = 2  #: more equal printed means of two independent rows than this are no coincidence
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with the runs behind it (none for a printed number)."""
-
-    mean: float
-    by_seed: Mapping[int, float] | None = None
+#: run id -> the features' frame (split, label, task, f0 ...), or None where none were kept.
+FeatureFinder = Callable[[str], pd.DataFrame | None]
 
 
 @dataclass(frozen=True)
-class Gap:
-    """A difference of two estimates; `low` = `high` = `mean` for printed numbers."""
+class Difference:
+    """`ours` minus `other` in one column; `p_holm` is adjusted over the column's competitors."""
 
-    mean: float
-    low: float
-    high: float
+    ours: Row
+    other: Row
+    setting: Setting
+    found: Contrast
+    p_holm: float
 
-
-class Evidence(Protocol):
-    """What a check may ask. None means: not there, or not enough runs."""
-
-    def value(self, method: str, metric: str, dataset: str, memory: int) -> Estimate | None: ...
-    def cost(self, method: str, metric: str) -> Estimate | None: ...
-    def points(self, name: str) -> dict[tuple[Any, ...], Estimate]: ...
-    def curve(self, method: str, dataset: str, memory: int) -> Sequence[float] | None: ...
-    def gap(self, a: Estimate, b: Estimate) -> Gap: ...
-    def confirms_gap(self, printed: float, gap: Gap) -> bool: ...
-    def confirms_value(self, printed: float, value: Estimate) -> bool: ...
+    @property
+    def record(self) -> Record:
+        f, s = self.found, self.setting
+        return {"dataset": s.dataset, "memory": s.memory, "ours": self.ours.title, "other": self.other.title, "n": f.n,
+                "paired": f.paired, "mean": f.mean, "low": f.low, "high": f.high, "wins": f.wins,
+                "improvement": f.improvement, "p": f.p, "p_holm": self.p_holm}  # fmt: skip
 
 
-def competitors() -> list[str]:
-    """Everyone a claim may compare with: the paper's methods without the bounds."""
-    return [m for m, info in reference.methods().items() if info.role != "bound"]
+@dataclass(frozen=True)
+class Overall:
+    """One row over several columns: `score` is the way from fine-tune (0) to offline (100) that it goes, averaged over
+    the columns, with its interval over the seeds; NaN where a column lacks a bound. And its mean rank."""
+
+    row: Row
+    score: Estimate
+    rank: float
+    n_runs: int
+    n_settings: int
 
 
-class Printed:
-    """The paper's own tables. A number confirms a sentence if it is the same to the printed decimal."""
+class Evidence:
+    """The grid, how its numbers are to be printed, and what follows from them."""
 
-    def __init__(self) -> None:
-        frame = reference.values(source=reference.PAPER)
-        self._cells = {
-            (r["method"], r["metric"], r["dataset"], int(r["memory"])): float(r["mean"])
-            for r in frame.to_dict("records")
+    def __init__(
+        self, grid: Grid, spread: Spread = "std", forgetting: Metric = FORGETTING, features: FeatureFinder | None = None
+    ) -> None:
+        self.grid = grid
+        self.spread: Spread = spread
+        self.forgetting = forgetting
+        self.features = features
+
+    @cached_property
+    def studies(self) -> dict[str, list[Study]]:
+        return {name: all_studies(self.grid, about) for name, about in STUDIES.items()}
+
+    @cached_property
+    def compared(self) -> list[Comparison]:
+        return comparisons(self.grid, self.studies)
+
+    @cached_property
+    def sentences(self) -> list[Checked]:
+        return check_sentences(self.grid, self.studies) if self.grid.paper_settings else []
+
+    @cached_property
+    def main(self) -> dict[bool, dict[str, Table]]:
+        """The tables of methods by settings: of the paper's grid (True) and of other settings."""
+        return {paper: found for paper in (True, False) if (found := main_tables(self, paper))}
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        return all_tables(self)
+
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """Ours against every other competitor in every column."""
+        ours = self.grid.focus
+        return differences(self.grid, self.grid.settings, ACCURACY, ours) if ours else []
+
+    @cached_property
+    def overall(self) -> dict[str, list[Overall]]:
+        """Over the paper's columns, and over the others."""
+        groups = {"paper": self.grid.paper_settings, "other": self.grid.other_settings}
+        return {name: found for name, s in groups.items() if (found := overall(self.grid, s, ACCURACY))}
+
+
+def differences(grid: Grid, settings: Sequence[Setting], metric: Metric, ours: Row) -> list[Difference]:
+    """`ours` against every other competitor in every column, Holm over the competitors of a column."""
+    out: list[Difference] = []
+    for setting in settings:
+        mine = grid.cell(ours, setting).by_seed(metric)
+        rows = [r for r in grid.rows([setting]) if mine and r != ours and r.role != "bound"]
+        found = {
+            r: contrast(mine, theirs, metric.higher) for r in rows if (theirs := grid.cell(r, setting).by_seed(metric))
         }
-
-    def value(self, method: str, metric: str, dataset: str, memory: int) -> Estimate | None:
-        mean = self._cells.get((method, metric, dataset, memory))
-        return None if mean is None else Estimate(mean)
-
-    def cost(self, method: str, metric: str) -> Estimate | None:
-        frame = reference.studies("table6")
-        hit = frame[(frame["method"] == method) & (frame["metric"] == metric)]
-        return Estimate(float(hit["mean"].iloc[0])) if len(hit) else None
-
-    def points(self, name: str) -> dict[tuple[Any, ...], Estimate]:
-        return {p: Estimate(v) for p, v in published(STUDIES[name]).items()}
-
-    def curve(self, method: str, dataset: str, memory: int) -> Sequence[float] | None:
-        return None
-
-    def gap(self, a: Estimate, b: Estimate) -> Gap:
-        d = a.mean - b.mean
-        return Gap(d, d, d)
-
-    def confirms_gap(self, printed: float, gap: Gap) -> bool:
-        return abs(gap.mean - printed) < 0.051
-
-    def confirms_value(self, printed: float, value: Estimate) -> bool:
-        return abs(value.mean - printed) < 0.001
+        adjusted = holm([c.p for c in found.values()])
+        out += [Difference(ours, r, setting, c, p) for (r, c), p in zip(found.items(), adjusted, strict=True)]
+    return out
 
 
-class Ours:
-    """Our runs. A difference confirms a sentence if its 95 % interval lies on the sentence's side of zero; a value, if
-    the printed one lies in the 95 % interval of our mean."""
-
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
-        self._settings: dict[tuple[str, int], Setting] = {(s.dataset, s.memory): s for s in grid.paper_settings}
-
-    def _estimate(self, cell: Cell, metric: Metric) -> Estimate | None:
-        values = cell.by_seed(metric)
-        return Estimate(float(np.mean(list(values.values()))), values) if len(values) >= ENOUGH else None
-
-    def value(self, method: str, metric: str, dataset: str, memory: int) -> Estimate | None:
-        setting = self._settings.get((dataset, memory))
-        return self._estimate(self._grid.cell(Row(method), setting), METRICS[metric]) if setting else None
-
-    def cost(self, method: str, metric: str) -> Estimate | None:
-        setting = efficiency_setting(self._grid)
-        return self._estimate(cost_cell(self._grid, Row(method), setting), METRICS[metric]) if setting else None
-
-    def points(self, name: str) -> dict[tuple[Any, ...], Estimate]:
-        setting = next((s for s in self._grid.paper_settings if is_study_setting(s)), None)
-        found = study(self._grid, setting, STUDIES[name]) if setting else None
-        estimates = {p: self._estimate(c, ACCURACY) for p, c in found.points.items()} if found else {}
-        return {p: e for p, e in estimates.items() if e is not None}
-
-    def curve(self, method: str, dataset: str, memory: int) -> Sequence[float] | None:
-        setting = self._settings.get((dataset, memory))
-        cell = self._grid.cell(Row(method), setting) if setting else None
-        return None if cell is None or cell.n < ENOUGH else [float(v) for v in cell.curves().mean(axis=0)]
-
-    def gap(self, a: Estimate, b: Estimate) -> Gap:
-        assert a.by_seed is not None
-        assert b.by_seed is not None
-        d = contrast(a.by_seed, b.by_seed)
-        return Gap(d.mean, d.low, d.high)
-
-    def confirms_gap(self, printed: float, gap: Gap) -> bool:
-        return gap.low > 0 if printed > 0 else gap.high < 0
-
-    def confirms_value(self, printed: float, value: Estimate) -> bool:
-        assert value.by_seed is not None
-        low, high = mean_interval(list(value.by_seed.values()))
-        return low - 0.05 <= printed <= high + 0.05
+def overall(grid: Grid, settings: Sequence[Setting], metric: Metric) -> list[Overall]:
+    """Rows that ran in every one of the columns (one with gaps stands on other ground), best mean rank first."""
+    settings = [s for s in settings if any(r.role != "bound" for r in grid.ran(s))]
+    rows = [r for r in grid.rows(settings) if r.role != "bound" and all(grid.cell(r, s).n for s in settings)]
+    if not settings or len(rows) < 2:
+        return []
+    cells = {row: [grid.cell(row, s).by_seed(metric) for s in settings] for row in rows}
+    means = np.array([[np.mean(list(c.values())) for c in columns] for columns in cells.values()])
+    ranks = stats.rankdata(-means if metric.higher else means, axis=0).mean(axis=1)
+    low, high = (
+        np.array([x.mean() if len(x := grid.cell(Row(bound), s).sample(metric)) else NAN for s in settings])
+        for bound in ("finetune", "offline")
+    )
+    out = []
+    for (row, columns), rank in zip(cells.items(), ranks, strict=True):
+        seeds = sorted(set.intersection(*map(set, columns)))
+        way = [np.mean((np.array([c[s] for c in columns]) - low) / (high - low)) * 100 for s in seeds]
+        score = estimate(way) if len(seeds) >= ENOUGH else Estimate(NAN, NAN, 1.0, len(seeds))
+        out.append(Overall(row, score, float(rank), sum(map(len, columns)), len(settings)))
+    return sorted(out, key=lambda o: (o.rank, o.row.order))

@@ -4,110 +4,51 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-from scipy import stats
-
 from emi_bench import reference
-from emi_bench.report.axes import Metric, Protocol, Row, Setting, Spread, is_paper_setting, odd_protocol
-from emi_bench.report.checks import few, read_runs
-from emi_bench.report.planned import Planned
+from emi_bench.report.axes import ACCURACY, Pairs, Row, Setting, is_paper_setting, odd_protocol, papers_rows
+from emi_bench.report.cells import Cell, summarize
+from emi_bench.report.checks import Records, few, read_runs
+from emi_bench.report.planned import Scope
 from emi_bench.report.runs import Note, Run
 
 #: The paper's seeds.
 TEN = frozenset(range(int(reference.settings()["runs"])))
 
 
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """The runs of one row in one column, by seed, and how many there should be."""
-
-    runs: tuple[Run, ...]
-    expected: int
-
-    @property
-    def n(self) -> int:
-        return len(self.runs)
-
-    def by_seed(self, metric: Metric) -> dict[int, float]:
-        """Seed -> value as printed (percent, ms, GB); runs that do not define the metric are left out."""
-        pairs = ((r.seed, r.values[metric.name] * metric.scale) for r in self.runs)
-        return {seed: v for seed, v in pairs if not np.isnan(v)}
-
-    def sample(self, metric: Metric) -> NDArray[np.float64]:
-        return np.array(list(self.by_seed(metric).values()), dtype=np.float64)
-
-    def curves(self) -> NDArray[np.float64]:
-        """Incremental accuracy A_i = mean_{j<=i} a[i][j] of each run, percent: (n, T)."""
-        matrices = np.stack([r.matrix for r in self.runs])
-        t = matrices.shape[1]
-        below = np.tril(np.ones((t, t), dtype=bool))
-        return np.asarray(np.where(below, matrices, 0).sum(axis=2) / np.arange(1, t + 1) * 100)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A printed number: mean and spread of n runs of `expected`. `spread` is NaN for one run."""
-
-    mean: float
-    spread: float
-    n: int
-    expected: int
-
-    @property
-    def partial(self) -> bool:
-        return 0 < self.n < self.expected
-
-
-def spread_of(values: NDArray[np.float64], spread: Spread) -> float:
-    """What stands after the ±; NaN for one value.
-
-    >>> [round(spread_of(np.array([1.0, 2.0, 4.0]), s), 4) for s in ("std", "sem", "ci95")]
-    [1.5275, 0.8819, 3.7946]
-    """
-    n = len(values)
-    if n < 2:
-        return float("nan")
-    std = float(values.std(ddof=1))
-    factor = {"std": 1.0, "sem": n**-0.5, "ci95": float(stats.t.ppf(0.975, n - 1)) * n**-0.5}[spread]
-    return float(std * factor)
-
-
-def summarize(cell: Cell, metric: Metric, spread: Spread = "std") -> Summary | None:
-    """Mean and spread, or None where no run defines the metric."""
-    values = cell.sample(metric)
-    if not len(values):
-        return None
-    return Summary(float(values.mean()), spread_of(values, spread), len(values), cell.expected)
-
-
 class Grid:
-    """All trusted runs, by row and column.
+    """All trusted runs, by row and column."""
 
-    `planned`: the sweeps the grid is about; their methods and memories have a row and a column also before they have
-    run, and a complete cell has as many runs as its own sweeps ask for. Without sweeps these are the paper's ten in its
-    own columns, else the most that any cell of the data set has.
-    """
-
-    def __init__(self, frame: pd.DataFrame, planned: Planned | None = None) -> None:
-        self._planned = planned or Planned()
-        self.n_stored = len(frame)  #: also those that are not of the sweeps
+    def __init__(self, records: Records, scope: Scope = Scope()) -> None:
+        self.scope = scope
+        self._planned = scope.planned
+        self.n_stored = len(records)  #: also those that were not asked for
         self.runs: list[Run]
         self.notes: list[Note]
-        self.runs, self.notes = read_runs(frame, self._planned.wants)
-        self._sources = {r.dataset: r.source for r in self.runs}
+        self.runs, self.notes = read_runs(records, scope.wants)
+        self._facts = {r.row.method: r.row.known for r in sorted(self.runs, key=lambda r: str(r.about.get("finished")))}
+        self.ours = scope.ours or self._usual_ours()
+        self._sources = {r.setting.dataset: r.source for r in self.runs}
         self._cells: dict[tuple[Row, Setting], list[Run]] = defaultdict(list)
         for r in self.runs:
-            setting = Setting(r.dataset, r.n_tasks, r.memory, r.protocol)
-            self._cells[Row(r.method, r.variant), setting].append(r)
+            self._cells[self.row(r.row.method, r.row.variant), r.setting].append(r)
         self._asked: dict[tuple[Row, Setting], list[frozenset[int]]] = {}
         self._say_protocols()
         self._say_spare()
+
+    def _usual_ours(self) -> str:
+        """The user's own method, if there is one; else EMI."""
+        own = [method for method in self._facts if Row(method).own]
+        return own[0] if len(own) == 1 else "emi"
+
+    def row(self, method: str, variant: str = "") -> Row:
+        """A row with what its latest run says of it; the report decides who is ours."""
+        facts = self._facts.get(method) or Row(method).known
+        role = "ours" if method == self.ours else "baseline" if facts.role == "ours" else facts.role
+        return Row(method, variant, replace(facts, role=role))
 
     @cached_property
     def _main_seeds(self) -> frozenset[int]:
@@ -127,7 +68,7 @@ class Grid:
             self.notes.append(Note("spare-seeds", text))
 
     def _say_protocols(self) -> None:
-        protocols: dict[str, set[Protocol]] = defaultdict(set)
+        protocols: dict[str, set[Pairs]] = defaultdict(set)
         for s in self.settings:
             protocols[s.dataset].add(s.protocol)
         several = sorted(d for d, p in protocols.items() if len(p) > 1)
@@ -149,19 +90,28 @@ class Grid:
             return (place, s.dataset, s.n_tasks, len(odd), str(sorted(odd.items())), s.memory)
 
         planned = {replace(s, memory=m) for s in with_memory for m in self._planned.memories(s, self._source(s))}
-        return sorted(with_memory | alone | planned, key=order)
+        return sorted(
+            (s for s in with_memory | alone | planned if self.scope.has_column(s.dataset, s.memory)), key=order
+        )
 
     @cached_property
     def paper_settings(self) -> list[Setting]:
-        """The paper's nine columns, whole, as soon as the store holds a run of one; else none."""
+        """Those of the paper's nine columns that have runs or are planned, with `paper_grid` all; none where the store
+        holds no run of one."""
         mine = [s for s in self.settings if is_paper_setting(s)]
         if not mine:
             return []
         have = {(s.dataset, s.memory): s for s in reversed(mine)}
-        return [
-            have.get((d, m), Setting(d, v["n_tasks"], m, mine[0].protocol))
+        nine = (
+            have.get((d, m)) or Setting(d, v["n_tasks"], m, mine[0].protocol)
             for d, v in reference.settings()["datasets"].items()
             for m in v["memories"]
+        )
+        return [
+            s
+            for s in nine
+            if self.scope.has_column(s.dataset, s.memory)
+            and (s in mine or self.scope.paper_grid or self._planned.methods(s, s.dataset))
         ]
 
     @cached_property
@@ -218,29 +168,30 @@ class Grid:
         """Runs of a complete cell in this column, where no sweep says it."""
         if is_paper_setting(setting):
             return int(reference.settings()["runs"])
-        return self._most.get((setting.dataset, setting.n_tasks, setting.protocol), 0)
+        return self._most.get(setting.family, 0)
 
     @cached_property
-    def _most(self) -> dict[tuple[str, int, Protocol], int]:
-        most: dict[tuple[str, int, Protocol], int] = defaultdict(int)
+    def _most(self) -> dict[tuple[str, int, Pairs], int]:
+        most: dict[tuple[str, int, Pairs], int] = defaultdict(int)
         for (_, s), runs in self._cells.items():
-            key = (s.dataset, s.n_tasks, s.protocol)
-            most[key] = max(most[key], len(runs))
+            most[s.family] = max(most[s.family], len(runs))
         return most
 
-    def rows(self, settings: Sequence[Setting], whole: bool = False) -> list[Row]:
-        """The rows of a table over these columns; `whole` adds the paper's methods that have not run.
+    def rows(self, settings: Sequence[Setting], variants: bool = False) -> list[Row]:
+        """The rows over these columns: methods that ran in one of them or are planned there, in the paper's columns
+        with `paper_grid` also its methods that have not run.
 
-        A variant gets a row only where its method has no default run in any of the columns: studies of one method
-        have tables of their own.
+        Without `variants` a change of constants has a row only where its method has no default run in these columns.
         """
         here = {row for row in self._known_rows if any(self.cell(row, s).n for s in settings)}
         default = {row.method for row in here if not row.variant}
-        shown = {row for row in here if not row.variant or row.method not in default}
-        planned = dict.fromkeys(m for s in settings for m in self._planned.methods(s, self._source(s)))
-        shown |= {Row(m) for m in planned if m not in {row.method for row in shown}}
-        if whole:
-            shown |= {Row(m) for m in reference.methods()}
+        shown = {row for row in here if variants or not row.variant or row.method not in default}
+        asked = [m for s in settings for m in self._planned.methods(s, self._source(s))]
+        asked += self.scope.methods
+        if self.scope.paper_grid and all(s in self.paper_settings for s in settings):
+            asked += [row.method for row in papers_rows()]
+        have = {row.method for row in shown}
+        shown |= {self.row(m) for m in asked if m not in have and self.scope.has_method(m)}
         return sorted(shown, key=lambda row: row.order)
 
     def joint(self, row: Row, setting: Setting) -> bool:
@@ -259,3 +210,21 @@ class Grid:
     def variants(self, setting: Setting) -> list[Row]:
         """Named changes of a method's constants that ran in this column."""
         return sorted((r for r, s in self._cells if s == setting and r.variant), key=lambda r: r.order)
+
+    @cached_property
+    def focus(self) -> Row | None:
+        """Whom the comparisons are about: ours where it ran, else the best on average over the columns it ran in."""
+        ran = [
+            r for r in self.rows(self.settings) if r.role != "bound" and any(self.cell(r, s).n for s in self.settings)
+        ]
+        ours = [r for r in ran if r.role == "ours"]
+        if ours:
+            return ours[-1]
+        places: dict[Row, list[int]] = defaultdict(list)
+        for s in self.settings:
+            found = {r: x.mean for r in ran if (x := summarize(self.cell(r, s), ACCURACY))}
+            for place, row in enumerate(sorted(found, key=lambda r: -found[r])):
+                places[row].append(place)
+        most = max(map(len, places.values()), default=0)
+        whole = [r for r in ran if len(places[r]) == most]
+        return min(whole, key=lambda r: sum(places[r]), default=None)

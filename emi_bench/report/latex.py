@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emi_bench.report.table import Line, Table, Text, Value, number
+from emi_bench.report.model import Line, Table, Text, Value, number
+from emi_bench.report.plain import grid_of
+
+PACKAGES = r"% \usepackage{amsmath,amssymb,booktabs,graphicx,multirow}"
 
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "α": r"$\alpha$",
@@ -24,17 +27,25 @@ def _text(text: Text) -> str:
     return text.latex or escape(text.plain)
 
 
+def _number(x: float, digits: int) -> str:
+    """
+    >>> _number(-0.31, 1)
+    '$-$0.3'
+    """
+    return number(x, digits).replace("-", "$-$")
+
+
 def latex_value(value: Value, underline: bool = True) -> str:
     """`\\textbf{60.0}\\,$\\pm$\\,1.4`, an en dash for a missing cell, a dagger and n=7/10 for a partial one."""
     s = value.summary
     if s is None:
         return "--"
-    mean = number(s.mean, value.digits)
+    mean = _number(s.mean, value.digits)
     if value.best:
         mean = rf"\textbf{{{mean}}}"
     elif value.second and underline:
         mean = rf"\underline{{{mean}}}"
-    spread = "" if s.spread != s.spread else rf"\,$\pm$\,{number(s.spread, value.digits)}"
+    spread = "" if s.spread != s.spread else rf"\,$\pm$\,{_number(s.spread, value.digits)}"
     partial = rf"\textsuperscript{{$\dagger$\,$n$={s.n}/{s.expected}}}" if s.partial else ""
     return mean + spread + partial
 
@@ -61,27 +72,32 @@ def _header(table: Table) -> list[str]:
     return [" & ".join([*first, *groups]) + r" \\", " & ".join([*[""] * len(stub), *columns]) + r" \\"]
 
 
+def _wide(table: Table) -> bool:
+    """Whether it needs both columns of a two-column page, which is about sixty letters of this size."""
+    header, body = grid_of(table, marks=False)
+    groups = [len(g.plain) for g, _ in table.groups]
+    letters = sum(2 + max(len(row[i]) for row in body) for i in range(len(header))) if body else 0
+    return max(letters, sum(groups)) > 62
+
+
 def latex_table(table: Table, underline: bool = True) -> str:
-    """The whole float. `underline` marks the second best."""
+    """The whole float, never wider than the text. `underline` marks the second best."""
     grouped = any(g.plain for g, _ in table.groups)
     bars = "|".join("c" * len(columns) for _, columns in table.groups)
     stub = "l" * len(table.stub) if len(table.stub) == 1 else "c" * len(table.stub)
-    float_ = "table*" if table.wide else "table"
+    float_ = "table*" if _wide(table) else "table"
     out = [
-        rf"\begin{{{float_}}}[t]", r"\centering",
+        PACKAGES, rf"\begin{{{float_}}}[t]", r"\centering",
         rf"\caption{{{_text(table.caption)}}}", rf"\label{{tab:{table.name}}}",
+        r"\footnotesize\setlength{\tabcolsep}{3pt}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{stub}{'|' if grouped else ''}{bars}}}", r"\toprule", *_header(table), r"\midrule",
     ]  # fmt: skip
-    if table.wide:
-        out.append(r"\footnotesize\setlength{\tabcolsep}{3pt}")
-        if len(table.columns) > 6:
-            out.append(r"\resizebox{\textwidth}{!}{%")
-    out += [rf"\begin{{tabular}}{{{stub}{'|' if grouped else ''}{bars}}}", r"\toprule", *_header(table), r"\midrule"]
     for i, block in enumerate(table.blocks):
         if i:
             out.append(r"\midrule")
         out += [_line(line, underline) for line in block]
-    out += [r"\bottomrule", r"\end{tabular}" + ("}" if table.wide and len(table.columns) > 6 else "")]
-    return "\n".join([*out, rf"\end{{{float_}}}", ""])
+    return "\n".join([*out, r"\bottomrule", r"\end{tabular}}", rf"\end{{{float_}}}", ""])
 
 
 def preview(names: Sequence[str]) -> str:
@@ -91,8 +107,7 @@ def preview(names: Sequence[str]) -> str:
 \documentclass[10pt]{{article}}
 \usepackage[utf8]{{inputenc}}
 \usepackage[a4paper,landscape,margin=1.5cm]{{geometry}}
-\usepackage{{amsmath,amssymb}}
-\usepackage{{booktabs,multirow,graphicx}}
+\usepackage{{amsmath,amssymb,booktabs,graphicx,multirow}}
 \pagestyle{{plain}}
 \begin{{document}}
 {body}

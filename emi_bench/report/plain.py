@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import textwrap
+from collections.abc import Sequence
 
-from emi_bench.report.table import DAGGER, DASH, Table, Value, number
+from emi_bench.report.model import DAGGER, DASH, Record, Table, Value, number
+from emi_bench.report.statistics import NAN
 
 
 def plain_value(value: Value, marks: bool = True) -> str:
@@ -46,24 +50,46 @@ def markdown_table(table: Table) -> str:
 
 def csv_table(table: Table) -> str:
     """One row a cell: its keys, unrounded mean and spread, n, runs expected, best, second."""
-    records = []
-    for line in table.lines:
-        for value in line.values:
-            s = value.summary
-            records.append(
-                dict(value.key)
-                | {
-                    "mean": "" if s is None else repr(s.mean),
-                    "spread": "" if s is None or s.spread != s.spread else repr(s.spread),
-                    "n": 0 if s is None else s.n,
-                    "expected": "" if s is None else s.expected,
-                    "best": int(value.best),
-                    "second": int(value.second),
-                }
-            )
+    nothing = {"mean": NAN, "spread": NAN, "n": 0, "expected": ""}
+    return csv_text([
+        dict(value.key)
+        | (vars(value.summary) if value.summary else nothing)
+        | {"best": int(value.best), "second": int(value.second)}
+        for line in table.lines for value in line.values
+    ])  # fmt: skip
+
+
+def csv_text(records: Sequence[Record]) -> str:
+    """Lines of CSV under the names of their fields; floats in full, NaN as nothing."""
     out = io.StringIO()
     names = list(dict.fromkeys(k for r in records for k in r))
-    writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for r in records:
+        writer.writerow(
+            ["" if (v := r.get(k, "")) != v else float.__repr__(v) if isinstance(v, float) else v for k in names]
+        )
     return out.getvalue()
+
+
+def fitted_table(table: Table, width: int) -> str:
+    """For a terminal: a piece for each data set, and as many as it takes for one that is too wide."""
+    _, body = grid_of(table, marks=False)
+    labels = [" ".join(t.plain for t in line.labels) for line in table.lines]
+    stub = max(map(len, labels), default=0)
+    out, at = [table.title, ""], len(table.stub)
+    for group, columns in table.groups:
+        texts = [[c.plain, *(row[at + i] for row in body)] for i, c in enumerate(columns)]
+        at += len(columns)
+        while texts:
+            sizes = [max(map(len, column)) + 2 for column in texts]
+            fitting = max(1, sum(stub + used <= width for used in itertools.accumulate(sizes)))
+            piece, texts = texts[:fitting], texts[fitting:]
+            lines = zip(["", *labels], *piece, strict=True)
+            out += [" " * stub + "  " + group.plain] if group.plain else []
+            out += [
+                label.ljust(stub) + "".join(c.rjust(n) for c, n in zip(line, sizes, strict=False))
+                for label, *line in lines
+            ]
+            out.append("")
+    return "\n".join([*out, *textwrap.wrap(table.caption.plain, width), ""])

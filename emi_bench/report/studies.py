@@ -10,22 +10,44 @@ from typing import Any
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting, is_paper_setting
-from emi_bench.report.grid import Cell, Grid
+from emi_bench.report.cells import Cell
+from emi_bench.report.grid import Grid
+from emi_bench.report.model import Kind
 from emi_bench.report.runs import Run
 
 Point = tuple[Any, ...]
-FLAGS = ("dualnet", "dmi", "rmi", "smi")
-ALPHAS = ("alpha", "alpha_b")
-PROTOTYPES = ("n_proto",)
 METHOD = "emi"
 
 
 @dataclass(frozen=True)
+class About:
+    """What a study varies, and which of the paper's tables holds it."""
+
+    kind: Kind
+    keys: tuple[str, ...]
+    values: type
+    number: int
+
+    def words(self, point: Point) -> str:
+        """`DualNet+DMI`, `alpha=0.1, alpha_b=0.2`"""
+        if self.values is bool:
+            return "+".join(k for k, v in zip(self.keys, point, strict=True) if v) or "OCM"
+        return ", ".join(f"{k}={v}" for k, v in zip(self.keys, point, strict=True))
+
+
+PARTS = About("ablation", ("dualnet", "dmi", "rmi", "smi"), bool, 3)
+ALPHAS = About("alpha", ("alpha", "alpha_b"), float, 4)
+PROTOTYPES = About("prototypes", ("n_proto",), int, 5)
+#: By the names that the reference files give them.
+STUDIES: dict[str, About] = {a.kind: a for a in (PARTS, ALPHAS, PROTOTYPES)}
+
+
+@dataclass(frozen=True)
 class Study:
-    """Cells by the values of `keys`, everything else equal. `stand_in` names points served by another method."""
+    """Cells by the values of its keys, everything else equal. `stand_in` names points served by another method."""
 
     setting: Setting
-    keys: tuple[str, ...]
+    about: About
     points: Mapping[Point, Cell]
     default: Point | None
     stand_in: Mapping[Point, Row]
@@ -40,12 +62,13 @@ def _distance(a: str, b: str) -> int:
     return sum(x.get(k) != y.get(k) for k in x.keys() | y.keys())
 
 
-def study(grid: Grid, setting: Setting, keys: tuple[str, ...], method: str = METHOD) -> Study | None:
+def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> Study | None:
     """The cells of `method` in one column that differ in `keys` alone, or None where there are not two of them.
 
     The rest of the config is the default run's where there is one, else the one with the most points. A switch that
     is off may need other constants to change with it (EMI without DualNet), so for switches the nearest config serves.
     """
+    keys = about.keys
     groups: dict[str, dict[Point, list[Run]]] = defaultdict(lambda: defaultdict(list))
     expected: dict[Point, int] = defaultdict(int)
     default: tuple[str, Point] | None = None
@@ -63,28 +86,26 @@ def study(grid: Grid, setting: Setting, keys: tuple[str, ...], method: str = MET
         return None
     base = default[0] if default else max(groups, key=lambda g: (len(groups[g]), g))
     points = dict(groups[base])
-    if keys == FLAGS:
+    if about is PARTS:
         for rest in sorted(groups, key=lambda g: (_distance(g, base), g)):
             for point, runs in groups[rest].items():
                 if default is None or point != default[1]:
                     points.setdefault(point, runs)
     cells = {p: Cell(tuple(sorted(runs, key=lambda r: r.seed)), expected[p]) for p, runs in points.items()}
     stand_in: dict[Point, Row] = {}
-    nothing = (False,) * len(FLAGS)
-    if keys == FLAGS and nothing not in cells and (ocm := grid.cell(Row("ocm"), setting)).n and len(cells) > 1:
+    nothing = (False,) * len(keys)
+    if about is PARTS and nothing not in cells and (ocm := grid.cell(Row("ocm"), setting)).n and len(cells) > 1:
         # The paper's first ablation row is OCM's own cell (23.7): EMI with everything off is OCM.
         cells[nothing], stand_in[nothing] = ocm, Row("ocm")
     if len(cells) < 2:
         return None
-    return Study(setting, keys, dict(sorted(cells.items())), default[1] if default else None, stand_in)
+    return Study(setting, about, dict(sorted(cells.items())), default[1] if default else None, stand_in)
 
 
-def published(keys: tuple[str, ...]) -> dict[Point, float]:
+def published(about: About) -> dict[Point, float]:
     """The paper's value of each point of a study."""
-    place = {FLAGS: "table3", ALPHAS: "table4", PROTOTYPES: "table5"}[keys]
-    kind: type = {FLAGS: bool, ALPHAS: float, PROTOTYPES: int}[keys]
-    frame = reference.studies(place)
-    return {tuple(kind(row[k]) for k in keys): float(row["mean"]) for row in frame.to_dict("records")}
+    rows = reference.studies(f"table{about.number}").to_dict("records")
+    return {tuple(about.values(row[k]) for k in about.keys): float(row["mean"]) for row in rows}
 
 
 def is_study_setting(setting: Setting) -> bool:
@@ -93,29 +114,26 @@ def is_study_setting(setting: Setting) -> bool:
     return is_paper_setting(setting) and (setting.dataset, setting.memory) == (where["dataset"], where["memory"])
 
 
-def all_studies(grid: Grid, keys: tuple[str, ...]) -> list[Study]:
+def all_studies(grid: Grid, about: About) -> list[Study]:
     """The study in every column that has one, the paper's first."""
-    found = [s for setting in grid.settings if (s := study(grid, setting, keys)) is not None]
+    found = [s for setting in grid.settings if (s := study(grid, setting, about)) is not None]
     return sorted(found, key=lambda s: not is_study_setting(s.setting))
+
+
+def in_a_study(grid: Grid, row: Row, setting: Setting) -> bool:
+    """Whether a variant is a point of the three studies, which have tables of their own."""
+    if row.method != METHOD:
+        return False
+    changed = set(grid.cell(row, setting).runs[0].constants)
+    mine = grid.cell(row, setting).runs[0].config
+    return any(changed <= set(about.keys) for about in STUDIES.values()) or any(
+        mine.get(k) is False for k in PARTS.keys
+    )
 
 
 def readings(grid: Grid, setting: Setting, method: str = METHOD) -> list[tuple[Row, Cell, dict[str, Any]]]:
     """Variants that are no point of the three studies, with what they change against the default run."""
-    base = grid.cell(Row(method), setting, spare=True)
-    if not base.n:
+    if not grid.cell(grid.row(method), setting, spare=True).n:
         return []
-    config = base.runs[0].config
-    out = []
-    for row in grid.variants(setting):
-        cell = grid.cell(row, setting)
-        if row.method != method or not cell.n:
-            continue
-        mine = cell.runs[0].config
-        changed = {k: mine.get(k) for k in sorted(mine.keys() | config.keys()) if mine.get(k) != config.get(k)}
-        if not any(changed.keys() <= set(keys) for keys in (FLAGS, ALPHAS, PROTOTYPES)) and not _is_ablation(mine):
-            out.append((row, cell, changed))
-    return out
-
-
-def _is_ablation(config: Mapping[str, Any]) -> bool:
-    return any(config.get(flag) is False for flag in FLAGS)
+    rows = [r for r in grid.variants(setting) if r.method == method and not in_a_study(grid, r, setting)]
+    return [(r, cell, cell.runs[0].constants) for r in rows if (cell := grid.cell(r, setting)).n]

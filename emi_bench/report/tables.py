@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from emi_bench.report.axes import (
     ACCURACY,
     FORGETTING,
+    FORGETTING_RAPTOR,
     INCREMENTAL,
     MEMORY,
     TIME,
@@ -20,14 +23,26 @@ from emi_bench.report.axes import (
     memory_title,
 )
 from emi_bench.report.captions import caption, protocol_words
+from emi_bench.report.cells import Cell, summarize
 from emi_bench.report.efficiency import cost_cell, efficiency_rows, efficiency_setting, measured_alone
-from emi_bench.report.grid import Cell, Grid, summarize
+from emi_bench.report.grid import Grid
 from emi_bench.report.latex import escape
-from emi_bench.report.studies import ALPHAS, FLAGS, PROTOTYPES, Point, Study, all_studies, is_study_setting, published
-from emi_bench.report.table import Line, Table, Text, Value, mark_best
+from emi_bench.report.model import Kind, Line, Table, Text, Value, mark_best
+from emi_bench.report.studies import ALPHAS, PARTS, PROTOTYPES, Point, Study, in_a_study, is_study_setting, published
+
+if TYPE_CHECKING:
+    from emi_bench.report.evidence import Evidence
 
 Key = tuple[tuple[str, str | int | float], ...]
 SHARED = " The times are of runs that may have shared a card: sweeps/efficiency.yaml, one run at a time, has not run."
+ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V", 6: "VI"}
+#: What the tables of a grid are about, in order; the page switches between them.
+MAIN: dict[str, tuple[Kind, Metric]] = {
+    "acc": ("accuracy", ACCURACY),
+    "forg": ("forgetting", FORGETTING),
+    "raptor": ("forgetting", FORGETTING_RAPTOR),
+    "inc": ("incremental", INCREMENTAL),
+}
 
 
 def _group_title(setting: Setting, differs: str) -> Text:
@@ -39,7 +54,7 @@ def _group_title(setting: Setting, differs: str) -> Text:
 def _columns(settings: Sequence[Setting]) -> tuple[tuple[Text, tuple[Text, ...]], ...]:
     differs = apart(settings)
     groups = []
-    for _, members in groupby(settings, key=lambda s: (s.dataset, s.n_tasks, s.protocol)):
+    for _, members in groupby(settings, key=lambda s: s.family):
         inside = list(members)
         titles = (Text(t, f"${t}$" if "=" in t else t) for t in (memory_title(s.memory) for s in inside))
         groups.append((_group_title(inside[0], differs[inside[0]]), tuple(titles)))
@@ -57,93 +72,114 @@ def _value(cell: Cell, metric: Metric, spread: Spread, key: Key, digits: int = 1
     return Value(summarize(cell, metric, spread), (*key, ("metric", metric.name)), digits=digits)
 
 
+def _blocks(lines: Iterable[Line]) -> list[list[Line]]:
+    """Bounds, the paper's rows, methods beyond it, ours; without methods beyond it ours ends the paper's rows."""
+    blocks: list[list[Line]] = [[], [], [], []]
+    for line in lines:
+        assert line.row is not None
+        role = line.row.role
+        at = 0 if role == "bound" else 3 if role == "ours" else 1 if line.row.known.place is not None else 2
+        blocks[at].append(line)
+    bounds, paper, beyond, ours = blocks
+    if not (paper and beyond):
+        return [b for b in (bounds, paper + beyond + ours) if b]
+    return [b for b in blocks if b]
+
+
 def method_table(
-    grid: Grid,
-    settings: Sequence[Setting],
-    metric: Metric,
-    spread: Spread,
-    *,
-    name: str,
-    title: str,
-    whole: bool = False,
+    grid: Grid, settings: Sequence[Setting], rows: Sequence[Row], metric: Metric, spread: Spread, table: Table
 ) -> Table:
-    """Methods by settings: the bounds above the rule, ours last. `whole` keeps the paper's rows that have not run."""
-    rows = grid.rows(settings, whole)
-    if metric.name.startswith("forgetting"):
-        rows = [r for r in rows if not any(grid.joint(r, s) for s in settings) and not (whole and r.role == "bound")]
-    blocks: list[list[Line]] = [[], []]
+    """Methods by settings: the bounds above the rule, ours last."""
+    if table.kind == "forgetting":
+        bounds = {"bound"} if table.number else set()  # the paper's Table II is without them
+        rows = [r for r in rows if r.role not in bounds and not any(grid.joint(r, s) for s in settings)]
+    lines = []
     for row in rows:
         values = tuple(_value(grid.cell(row, s), metric, spread, _key(row, s)) for s in settings)
-        ours = " (Ours)" if whole and row.role == "ours" and not row.variant else ""
-        bound = row.role == "bound"
-        line = Line((Text(row.title + ours),), values, "" if ours else row.cite, compete=not bound)
-        blocks[0 if bound else 1].append(line)
-    marked = mark_best([b for b in blocks if b], metric.higher)
-    table = Table(name, title, Text(""), (Text("Method"),), _columns(settings), marked, wide=True)
-    missing = any(v.summary is None for line in table.lines for v in line.values)
+        ours = row.role == "ours" and not row.variant and table.number is not None
+        title = Text(row.title + (" (Ours)" if ours else ""))
+        lines.append(Line((title,), values, "" if ours else row.cite, compete=row.role != "bound", row=row))
+    marked = mark_best(_blocks(lines), metric.higher)
+    table = replace(table, stub=(Text("Method"),), groups=_columns(settings), blocks=marked)
     where = ", ".join(dict.fromkeys(dataset_title(s.dataset) for s in settings))
-    what = f"{metric.title} on {where}"
-    text = caption(what, metric, table.summaries, spread, protocol_words(settings), missing)
-    return Table(name, title, text, table.stub, table.groups, table.blocks, wide=True)
+    text = caption(
+        f"{metric.title} on {where}", metric, table.summaries, spread, protocol_words(settings), table.has_gaps
+    )
+    return replace(table, caption=text)
 
 
-def main_tables(grid: Grid, spread: Spread, forgetting: Metric = FORGETTING) -> list[Table]:
-    """Table I and II for the paper's columns, the same pair (and incremental accuracy) for every other column."""
-    out = []
-    if grid.paper_settings:
-        for name, metric, title in (
-            ("table1", ACCURACY, "Table I: average accuracy"),
-            ("table2", forgetting, "Table II: average forgetting"),
-            ("incremental", INCREMENTAL, "Average incremental accuracy"),
-        ):
-            settings = grid.paper_settings
-            out.append(method_table(grid, settings, metric, spread, name=name, title=title, whole=True))
-    if grid.other_settings:
-        for name, metric in (("accuracy", ACCURACY), ("forgetting", forgetting), ("incremental_accuracy", INCREMENTAL)):
-            settings = grid.other_settings
-            out.append(method_table(grid, settings, metric, spread, name=name, title=metric.title))
+def main_tables(evidence: Evidence, paper: bool) -> dict[str, Table]:
+    """Table I and II for the paper's columns, or the same for the others, by the keys of MAIN.
+
+    Variants have rows of their own below their method, but for the points of the studies; the paper's frame leaves them
+    to a table of their own.
+    """
+    grid = evidence.grid
+    settings = grid.paper_settings if paper else grid.other_settings
+    rows = [r for r in grid.rows(settings, variants=not paper) if not _is_point(grid, r, settings)]
+    out = {}
+    for key, (kind, metric) in MAIN.items() if settings else ():
+        number = {"accuracy": 1, "forgetting": 2}.get(kind) if paper else None
+        title = f"Table {ROMAN[number]}: {kind_words(kind)}" if number else metric.title
+        name = f"table{number}" if number else kind if paper or kind != "incremental" else "incremental_accuracy"
+        empty = Table(name, kind, number, title, (), (), ())
+        out[key] = method_table(grid, settings, rows, metric, evidence.spread, empty)
     return out
 
 
-def _where(study: Study) -> str:
-    return f"{dataset_title(study.setting.dataset)} ({memory_title(study.setting.memory)})"
+def kind_words(kind: Kind) -> str:
+    return f"average {kind}" if kind in ("accuracy", "forgetting") else kind
+
+
+def _is_point(grid: Grid, row: Row, settings: Sequence[Setting]) -> bool:
+    """Whether a variant stands in a study's table everywhere it ran; one without a default run is no point of one."""
+    ran = [s for s in settings if grid.cell(row, s).n]
+    default = any(grid.cell(Row(row.method), s).n for s in settings)
+    return bool(row.variant and ran and default and all(in_a_study(grid, row, s) for s in ran))
+
+
+def variants_table(evidence: Evidence) -> list[Table]:
+    """Variants in the paper's columns, each below its default."""
+    grid = evidence.grid
+    found = [r for r in grid.rows(grid.paper_settings, variants=True) if r.variant]
+    rows = [r for r in found if not _is_point(grid, r, grid.paper_settings)]
+    settings = [s for s in grid.paper_settings if any(grid.cell(r, s).n for r in rows)]
+    defaults = {grid.row(r.method) for r in rows}
+    if not rows:
+        return []
+    empty = Table("variants", "variants", None, "Variants: average accuracy", (), (), ())
+    every = sorted(defaults | set(rows), key=lambda r: r.order)
+    return [method_table(grid, settings, every, ACCURACY, evidence.spread, empty)]
 
 
 def _study_value(study: Study, point: Point, spread: Spread) -> Value:
     cell = study.points.get(point)
-    key = tuple(zip(study.keys, (int(v) if isinstance(v, bool) else v for v in point), strict=True))
+    key = tuple(zip(study.about.keys, (int(v) if isinstance(v, bool) else v for v in point), strict=True))
     setting: Key = (("dataset", study.setting.dataset), ("memory", study.setting.memory))
     summary = summarize(cell, ACCURACY, spread) if cell else None
     return Value(summary, (*setting, *key, ("metric", ACCURACY.name)))
 
 
-def _finish(table: Table, spread: Spread, what: str, extra: str = "") -> Table:
-    missing = any(v.summary is None for line in table.lines for v in line.values)
-    text = caption(what, ACCURACY, table.summaries, spread, extra, missing)
-    return Table(table.name, table.title, text, table.stub, table.groups, table.blocks)
-
-
 def _points(study: Study) -> list[Point]:
     """The paper's points in its order first, then what else ran."""
-    paper = list(published(study.keys)) if is_study_setting(study.setting) else []
+    paper = list(published(study.about)) if is_study_setting(study.setting) else []
     return [*paper, *(p for p in study.points if p not in paper)]
 
 
-def ablation_table(study: Study, spread: Spread, name: str, title: str) -> Table:
+def _ablation(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
     """Table III: which parts are on, and the accuracy."""
-    check = Text("✓", r"\checkmark")
-    lines = []
-    for point in sorted(_points(study), key=lambda p: list(published(FLAGS)).index(p) if p in published(FLAGS) else 99):
-        labels = tuple(check if on else Text("", " ") for on in point)
-        lines.append(Line(labels, (_study_value(study, point, spread),)))
-    stub = (Text("DualNet"), *(Text(f"L_{f}", rf"$\mathcal{{L}}_\text{{{f}}}$") for f in FLAGS[1:]))
+    check, known = Text("✓", r"\checkmark"), list(published(PARTS))
+    lines = [
+        Line(tuple(check if on else Text("", " ") for on in point), (_study_value(study, point, spread),))
+        for point in sorted(_points(study), key=lambda p: known.index(p) if p in known else len(known))
+    ]
+    stub = (Text("DualNet"), *(Text(f"L_{f}", rf"$\mathcal{{L}}_\text{{{f}}}$") for f in PARTS.keys[1:]))
     groups = ((Text(""), (Text("Accuracy"),)),)
     extra = "".join(f" The first row is {row.title} itself." for row in study.stand_in.values())
-    table = Table(name, title, Text(""), stub, groups, mark_best([lines], True))
-    return _finish(table, spread, f"Ablation of EMI on {_where(study)}: average accuracy", extra)
+    return replace(table, stub=stub, groups=groups, blocks=mark_best([lines], True)), f"Ablation of EMI on|{extra}"
 
 
-def alpha_table(study: Study, spread: Spread, name: str, title: str) -> Table:
+def _alpha(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
     """Table IV: alpha by alpha_b."""
     points = _points(study)
     alphas, alphas_b = (sorted({p[i] for p in points}) for i in (0, 1))
@@ -154,71 +190,86 @@ def alpha_table(study: Study, spread: Spread, name: str, title: str) -> Table:
         for a in alphas
     ]
     columns = tuple(Text(f"α_b = {b:g}", rf"$\alpha_b = {b:.1f}$") for b in alphas_b)
-    table = Table(name, title, Text(""), (Text(""),), ((Text(""), columns),), mark_best([lines], True, across=True))
-    return _finish(table, spread, f"Thresholds of DMI on {_where(study)}: average accuracy")
+    marked = mark_best([lines], True, across=True)
+    return replace(table, stub=(Text(""),), groups=((Text(""), columns),), blocks=marked), "Thresholds of DMI on|"
 
 
-def prototype_table(study: Study, spread: Spread, name: str, title: str) -> Table:
+def _prototypes(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
     """Table V: samples per prototype."""
     points = sorted(_points(study))
     line = Line((Text("Accuracy"),), tuple(_study_value(study, p, spread) for p in points))
     columns = tuple(Text(str(p[0])) for p in points)
-    stub = (Text("N_p", r"$N_\text{p}$"),)
-    table = Table(name, title, Text(""), stub, ((Text(""), columns),), mark_best([[line]], True, across=True))
-    return _finish(table, spread, f"Samples per prototype on {_where(study)}: average accuracy")
+    stub, marked = (Text("N_p", r"$N_\text{p}$"),), mark_best([[line]], True, across=True)
+    return replace(table, stub=stub, groups=((Text(""), columns),), blocks=marked), "Samples per prototype on|"
 
 
-def study_tables(grid: Grid, spread: Spread) -> list[Table]:
+MAKERS = {PARTS.kind: _ablation, ALPHAS.kind: _alpha, PROTOTYPES.kind: _prototypes}
+
+
+def study_tables(evidence: Evidence) -> list[Table]:
     """Table III-V where the store has their runs; the same for any other column with such runs."""
     out = []
-    for keys, make, number, short in (
-        (FLAGS, ablation_table, "III", "ablation"),
-        (ALPHAS, alpha_table, "IV", "alpha"),
-        (PROTOTYPES, prototype_table, "V", "prototypes"),
-    ):
-        for s in all_studies(grid, keys):
-            if is_study_setting(s.setting):
-                out.append(make(s, spread, f"table{['III', 'IV', 'V'].index(number) + 3}", f"Table {number}: {short}"))
-            else:
-                out.append(make(s, spread, f"{short}_{s.setting.slug}", f"{short.capitalize()} on {_where(s)}"))
+    for kind, studies in evidence.studies.items():
+        for s in studies:
+            where = f"{dataset_title(s.setting.dataset)} ({memory_title(s.setting.memory)})"
+            number = s.about.number if is_study_setting(s.setting) else None
+            name = f"table{number}" if number else f"{kind}_{s.setting.slug}"
+            title = f"Table {ROMAN[number]}: {kind}" if number else f"{kind.capitalize()} on {where}"
+            table, words = MAKERS[s.about.kind](
+                s, evidence.spread, Table(name, s.about.kind, number, title, (), (), ())
+            )
+            what, _, extra = words.partition("|")
+            told = f"{what} {where}: average accuracy"
+            text = caption(told, ACCURACY, table.summaries, evidence.spread, extra, table.has_gaps)
+            out.append(replace(table, caption=text))
     return out
 
 
-def efficiency_tables(grid: Grid, spread: Spread) -> list[Table]:
+def efficiency_tables(evidence: Evidence) -> list[Table]:
     """Table VI for the paper's three methods; for other data sets, every method at the largest memory."""
-    out = []
+    out, grid = [], evidence.grid
     setting = efficiency_setting(grid)
     if setting is not None:
         cells = {row: cost_cell(grid, row, setting) for row in efficiency_rows()}
         packed = "" if measured_alone(grid, setting) else SHARED
-        out.append(_efficiency(setting, cells, spread, "table6", "Table VI: efficiency", packed))
-    for _, members in groupby(grid.other_settings, key=lambda s: (s.dataset, s.n_tasks, s.protocol)):
+        empty = Table("table6", "efficiency", 6, "Table VI: efficiency", (), (), ())
+        out.append(_efficiency(setting, cells, evidence.spread, empty, packed))
+    for _, members in groupby(grid.other_settings, key=lambda s: s.family):
         last = list(members)[-1]
         cells = {r: grid.cell(r, last) for r in grid.rows([last]) if not grid.joint(r, last)}
         title = f"Efficiency on {dataset_title(last.dataset)}"
-        out.append(_efficiency(last, cells, spread, f"efficiency_{last.slug}", title))
+        empty = Table(f"efficiency_{last.slug}", "efficiency", None, title, (), (), ())
+        out.append(_efficiency(last, cells, evidence.spread, empty))
     return [t for t in out if t.summaries]
 
 
-def _efficiency(
-    setting: Setting, cells: Mapping[Row, Cell], spread: Spread, name: str, title: str, packed: str = ""
-) -> Table:
-    lines = []
-    for metric, digits in ((TIME, 1), (MEMORY, 2)):
-        values = tuple(_value(cell, metric, spread, _key(row, setting), digits) for row, cell in cells.items())
-        lines.append(Line((Text(metric.title),), values, compete=False))
-    columns = tuple(Text(r.title, "") for r in cells)
-    table = Table(name, title, Text(""), (Text(""),), ((Text(""), columns),), (tuple(lines),))
-    devices = sorted({str(r.facts.get("device")) for cell in cells.values() for r in cell.runs})
+def _efficiency(setting: Setting, cells: Mapping[Row, Cell], spread: Spread, table: Table, packed: str = "") -> Table:
+    """A row a method, or as in the paper a column where they are few."""
+    metrics = ((TIME, 1), (MEMORY, 2))
+    values = [
+        [_value(cell, m, spread, _key(row, setting), digits) for m, digits in metrics] for row, cell in cells.items()
+    ]
+    if table.number:
+        stub, columns = (Text(""),), tuple(Text(r.title) for r in cells)
+        lines = [Line((Text(m.title),), tuple(v[i] for v in values), compete=False) for i, (m, _) in enumerate(metrics)]
+    else:
+        stub, columns = (Text("Method"),), tuple(Text(m.title) for m, _ in metrics)
+        lines = [Line((Text(r.title),), tuple(v), r.cite, compete=False) for r, v in zip(cells, values, strict=True)]
+    table = replace(table, stub=stub, groups=((Text(""), columns),), blocks=(tuple(lines),))
+    devices = sorted({str(r.about.get("device")) for cell in cells.values() for r in cell.runs})
     several = " The runs are of different devices: their times are not comparable." if len(devices) > 1 else ""
     extra = f" Device: {', '.join(devices)}.{several}{packed}{protocol_words([setting])}"
     what = f"Efficiency on {dataset_title(setting.dataset)} ({memory_title(setting.memory)})"
-    missing = any(v.summary is None for line in lines for v in line.values)
-    text = caption(what, None, table.summaries, spread, extra, missing)
-    return Table(name, title, text, table.stub, table.groups, table.blocks, wide=len(cells) > 4)
+    return replace(table, caption=caption(what, None, table.summaries, spread, extra, table.has_gaps))
 
 
-def all_tables(grid: Grid, spread: Spread = "std", forgetting: Metric = FORGETTING) -> list[Table]:
-    """Every table the store can serve."""
-    tables = [*main_tables(grid, spread, forgetting), *study_tables(grid, spread), *efficiency_tables(grid, spread)]
-    return sorted(tables, key=lambda t: not t.name.startswith("table"))
+def all_tables(evidence: Evidence) -> list[Table]:
+    """Every table the store can serve, the paper's own first."""
+    main = [
+        table
+        for found in evidence.main.values()
+        for key, table in found.items()
+        if table.kind != "forgetting" or MAIN[key][1] is evidence.forgetting
+    ]
+    rest = [*variants_table(evidence), *study_tables(evidence), *efficiency_tables(evidence)]
+    return sorted([*main, *rest], key=lambda t: t.number or 99)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emi_bench.store.defaults import PATIENCE, TTL
+from emi_bench.sweep.grammar import sweep_word
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Asked:
     max_concurrent: int | None = None
     autoscaling: bool = False
     fail_fast: bool = False
+    shard: tuple[int, int] | None = None  #: this one, of so many
+    time: float | None = None  #: seconds a run may take
     log: str | None = None
     claim_seconds: float = TTL
     patience: float = PATIENCE
@@ -39,7 +42,7 @@ class Asked:
 
     def told(self, command: str) -> str:
         """A command on the same sweep in the same places."""
-        return typed(command, self.file, **self._places(), data_root=self.data_root, plugin=self.plugins)
+        return typed(command, sweep_word(self.file), **self._places(), data_root=self.data_root, plugin=self.plugins)
 
     def failures(self) -> str:
         """The command that shows the tracebacks."""

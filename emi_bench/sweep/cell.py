@@ -20,8 +20,10 @@ from emi_bench.store.defaults import TTL
 from emi_bench.store.failures import Failures, one_line
 from emi_bench.store.leases import ClaimLost, Lease
 from emi_bench.store.patient import PatientFiles, PatientStore
+from emi_bench.sweep.logs import RunLog
 from emi_bench.sweep.outcome import Outcome
 from emi_bench.sweep.resources import Request
+from emi_bench.terminal import duration
 
 
 def run_cell(
@@ -30,6 +32,7 @@ def run_cell(
     load: Callable[[], DataSet],
     *,
     owner: str,
+    prepare: Callable[[], None] = lambda: None,
     request: Request = Request(),
     sweep: str = "",
     ttl: float = TTL,
@@ -38,8 +41,12 @@ def run_cell(
 ) -> Outcome:
     """Bring one run into the store, unless it is there or another holds it. Never raises for the run's own errors."""
     began = time.perf_counter()
+    log = RunLog(store.files.uri, spec.run_id)
+    told = 0  #: tasks in the log
 
     def record(error: Exception) -> Outcome:
+        log.line(f"failed after {duration(time.perf_counter() - began)}: {one_line(error)}")
+        log.save()
         again = spec.command(
             results=store.files.uri, data_root=data_root, device=request.where, threads=request.threads
         )
@@ -51,20 +58,40 @@ def run_cell(
                 return Outcome("held")
 
             def tell(at: Progress) -> None:
+                nonlocal told
                 lease.tell(at.phase, at.n_phases, at.accuracy)
+                if at.phase > told and at.accuracy is not None:
+                    log.line(f"task {at.phase}/{at.n_phases} done, accuracy {100 * at.accuracy:.1f} %")
+                told = at.phase
                 on_progress(at)
 
+            def step() -> None:
+                lease.step()
+                if request.time is not None and time.perf_counter() - began > request.time:
+                    raise _too_long(request.time)
+
+            def start(phase: int) -> None:
+                nonlocal told
+                told = phase
+                after = f" after task {phase}" if phase else ""
+                log.begin(f"{spec.label} on {request.where}, {request.threads} threads{after}")
+
+            prepare()  # under the claim, so that what goes wrong is told of a run
             _same_code(spec)
             # Asked again under the claim: who held it before may have finished.
-            done = execute(
-                spec,
-                store,
-                load,
-                device=request.where,
-                threads=request.threads,
-                on_progress=tell,
-                on_step=lease.step,
-            )
+            with log.taking():
+                done = execute(
+                    spec,
+                    store,
+                    load,
+                    device=request.where,
+                    threads=request.threads,
+                    on_progress=tell,
+                    on_start=start,
+                    on_step=step,
+                )
+                if done.result is not None:
+                    log.line(f"done in {duration(time.perf_counter() - began)}")
             Failures(store.files).forget(spec.run_id)
     except ClaimLost:
         return Outcome("held", time.perf_counter() - began)
@@ -78,6 +105,21 @@ def run_cell(
     if done.result is None:
         return Outcome("present", seconds)
     return Outcome("done", seconds, float(np.nanmean(done.result.matrix[-1])), resumed_from=done.resumed_from)
+
+
+def _too_long(limit: float) -> UserError:
+    return UserError(
+        f"the run took longer than {duration(limit)}, its limit",
+        hint="finished tasks are kept: it goes on when the sweep is given again; `resources: {time: 6h}` or --time 6h",
+    )
+
+
+def give_up(spec: RunSpec, store: PatientStore, request: Request, sweep: str, data_root: Path | None) -> Outcome:
+    """Write down that a run is over its time and does not answer."""
+    limit = request.time or 0.0
+    again = spec.command(results=store.files.uri, data_root=data_root, device=request.where, threads=request.threads)
+    error = UserError(f"the run took longer than {duration(limit)}, its limit, and did not answer")
+    return _record(spec, store, error, sweep, again, time.perf_counter() - limit)
 
 
 def _same_code(spec: RunSpec) -> None:

@@ -27,9 +27,10 @@ from emi_bench.sweep.executors.choice import make_executor
 from emi_bench.sweep.executors.protocol import Executor
 from emi_bench.sweep.grammar import Sweep
 from emi_bench.sweep.job import Job
+from emi_bench.sweep.live import make_display
 from emi_bench.sweep.outcome import Outcome
-from emi_bench.sweep.plan import Cell, Plan, make_plan, planned
-from emi_bench.sweep.progress import Display, make_display
+from emi_bench.sweep.plan import Cell, Plan, make_plan, planned, turns
+from emi_bench.sweep.progress import Display
 from emi_bench.sweep.resources import Cluster, Request, check_feasible, settle, slots, warnings_of
 from emi_bench.terminal import duration, say
 
@@ -74,8 +75,12 @@ def run_sweep(console: Console, asked: Asked) -> int:
             seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
             live = asked.executor != "inline"  # a breakpoint wants the terminal for itself
             display = make_display(console, plan, seconds, live=live)
-            display.slots = slots(requests, cluster, executor.at_most or asked.max_concurrent)
-            say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
+            display.slots = slots(requests.values(), cluster, executor.at_most or asked.max_concurrent)
+            display.measured = all(costs.of(c, requests[c.run_id].gpu > 0).measured for c in to_run)
+            display.starting = executor.starting
+            store.files.on_wait = lambda why: said.note(f"waiting for the results: {why}")
+            said = display
+            say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()}")
             executor.start(min(len(to_run), display.slots))
             keys = dict.fromkeys(c.spec.data_key for c in to_run)
             data = {key: executor.share(load(key[0], asked.data_root, reduction=key[1])) for key in keys}
@@ -111,13 +116,15 @@ class Driver:
     ) -> None:
         self.asked, self.sweep, self.store, self.executor = asked, sweep, store, executor
         self.requests, self.data, self.display = requests, data, display
-        self.plugins = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
+        paths = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
+        self.plugins = {str(path): path.read_bytes() for path in paths}
         self.outcomes: dict[str, Outcome] = {}
         self.signal: int | None = None
 
     def run(self, plan: Plan, seconds: dict[str, float]) -> None:
         """Run what is to do, longest first, and wait for what others hold."""
-        left = {c.run_id: c for c in sorted(plan.todo, key=lambda c: -seconds[c.run_id])}
+        turn = turns(plan.cells, self.asked.shard)
+        left = {c.run_id: c for c in sorted(plan.todo, key=lambda c: (turn[c.run_id], -seconds[c.run_id]))}
         left |= {c.run_id: c for c, _ in plan.held}
         todo, held = [c for c in left.values() if c.run_id in {t.run_id for t in plan.todo}], plan.held
         with self._signals():
@@ -125,6 +132,9 @@ class Driver:
                 if todo:
                     self.executor.run(self.job(todo), todo, self)
                     self._settle(left)
+                elif held and self.asked.shard is not None:
+                    self.note(f"{len(held)} runs are held by others; this shard has nothing left to begin")
+                    return
                 elif held:
                     self.display.waiting(held)
                     self._sleep(min(2.0, self.asked.claim_seconds / 4))
@@ -178,7 +188,8 @@ class Driver:
             )
             outcome = replace(outcome, command=again)
             with contextlib.suppress(OSError):
-                Failures(files).record(cell.spec, WorkerLost(outcome.error), outcome.error, self.sweep.name, again)
+                why = WorkerLost(outcome.error)
+                Failures(files).record(cell.spec, why, outcome.trace or outcome.error, self.sweep.name, again)
         self.outcomes[cell.run_id] = outcome
         self.display.ended(cell, outcome)
 
@@ -194,6 +205,7 @@ class Driver:
         What is raised while Tune looks at a result would come out wrapped, as an error of Tune's.
         """
         if self.signal is not None:
+            self.note("stopping: the workers are told to leave; finished tasks are kept (again: at once)")
             raise Interrupted(self.signal)
         if self.asked.fail_fast and self.display.failures:
             raise FailedFast(self.display.failures[0][0].spec.label)
@@ -226,6 +238,8 @@ def _requests(
 ) -> dict[str, Request]:
     """What the runs ask of a cluster; what it can never give is refused."""
     requests = settle(cells, costs, cluster, executor.card_bytes)
+    if asked.time is not None:
+        requests = {run_id: replace(request, time=asked.time) for run_id, request in requests.items()}
     for warning in warnings_of(requests.values()):
         say(console, f"warning: {warning}")
     if not asked.autoscaling:
@@ -250,6 +264,8 @@ def summary(console: Console, asked: Asked, display: Display, stopped: bool) -> 
         say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
     elif display.n_done == display.n_cells:
         say(console, f"the report: {asked.told('report')}")
+    elif not display.failures:
+        say(console, f"how far the others are: {asked.told('status')}")
     else:
         say(console, f"failed runs are tried again by: {asked.again()}")
 

@@ -16,6 +16,7 @@ class Outcome:
     state: State
     seconds: float = 0.0
     accuracy: float | None = None
-    error: str = ""
+    error: str = ""  #: one line
+    trace: str = ""  #: of a worker that was lost, as Ray tells it
     resumed_from: int = 0
     command: str = ""  #: what repeats a run that failed

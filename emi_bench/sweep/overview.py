@@ -50,7 +50,7 @@ def show_plan(console: Console, asked: Asked) -> None:
     except UserError as e:
         say(console, f"not on this machine: {e.message}\n  {e.hint}")
         return
-    at_once = slots(requests, here, None)
+    at_once = slots(requests.values(), here)
     finish = max(total / at_once, longest)
     when = time.strftime("%a %H:%M" if finish < 6 * 86400 else "%Y-%m-%d", time.localtime(time.time() + finish))
     say(console, f"on this machine, {at_once} at a time: {duration(finish)}, until {when}")

@@ -17,9 +17,10 @@ from emi_bench.run.resolve import check_memory, check_tasks, resolve
 from emi_bench.run.spec import Protocol, RunSpec, check_keys
 from emi_bench.store import Store
 from emi_bench.store.leases import Claim
+from emi_bench.store.store import side_paths
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed
+from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed, seconds_of
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
 
@@ -156,6 +157,39 @@ def parse_seeds(text: str) -> set[int]:
     return seeds
 
 
+def parse_shard(text: str) -> tuple[int, int]:
+    """`3/16` as numbers.
+
+    >>> parse_shard("3/16")
+    (3, 16)
+    """
+    which, slash, of = text.partition("/")
+    if not slash or not which.isdigit() or not of.isdigit() or not 1 <= int(which) <= int(of):
+        raise UserError(f"--shard {text} is not a share", hint="the third of sixteen is --shard 3/16")
+    return int(which), int(of)
+
+
+def parse_time(text: str) -> float:
+    """`6h` as seconds.
+
+    >>> parse_time("6h")
+    21600.0
+    """
+    try:
+        seconds = float(seconds_of(text))
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise UserError(f"--time {text} is not a time", hint="write --time 90s, 30m, 6h or 2d")
+    return seconds
+
+
+def turns(cells: Iterable[Cell], shard: tuple[int, int] | None) -> dict[str, int]:
+    """Which cells come first. A shard begins with its own share, and goes on with those of the next ones."""
+    which, of = shard or (1, 1)
+    return {cell.run_id: (i - which + 1) % of for i, cell in enumerate(cells)}
+
+
 def select(cells: list[Cell], only: Mapping[str, set[str]], seeds: set[int] | None, limit: int | None) -> list[Cell]:
     """The cells that the options leave; an option that leaves none is a mistake, and said to be one."""
 
@@ -177,11 +211,11 @@ def select(cells: list[Cell], only: Mapping[str, set[str]], seeds: set[int] | No
 def make_plan(cells: list[Cell], store: Store, *, repeated: int = 0, owner: str = "") -> Plan:
     """Sort cells by what the store says of them. `owner` is who asks: its own claims hold nothing back."""
     results = store.results()
-    featured = store.featured() if any(c.spec.features for c in cells) else set()
+    beside = store.beside() if any(side_paths(c.spec) for c in cells) else set()
     claims = store.claims.live(owner)
     plan = Plan(cells, repeated, results)
     for cell in cells:
-        if cell.run_id in results and (not cell.spec.features or cell.run_id in featured):
+        if cell.run_id in results and beside.issuperset(side_paths(cell.spec)):
             plan.done.append(cell)
         elif cell.run_id in claims:
             plan.held.append((cell, claims[cell.run_id]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -74,6 +74,7 @@ class Request:
     gpu: float = 0.0
     device: str = "auto"
     custom: tuple[tuple[str, float], ...] = ()
+    time: float | None = None  #: seconds, at most
 
     def bundle(self) -> dict[str, float]:
         """As Ray counts them."""
@@ -97,7 +98,7 @@ class Request:
 
     def alone(self) -> Request:
         """The same run with a card to itself."""
-        return Request(self.cpu, 1.0, self.device, self.custom)
+        return replace(self, gpu=1.0)
 
     def __str__(self) -> str:
         return ", ".join(f"{v:g} {k}" for k, v in self.bundle().items())
@@ -129,7 +130,9 @@ def settle(cells: Iterable[Cell], costs: Costs, cluster: Cluster, card: Callable
                 gpu = share_for(costs.of(cell, gpu=True).peak_bytes, room)
         else:
             gpu = float(r.gpu or 0.0)
-        found[cell.run_id] = Request(float(r.cpu or 1), gpu, r.device or "auto", tuple(sorted(r.custom.items())))
+        found[cell.run_id] = Request(
+            float(r.cpu or 1), gpu, r.device or "auto", tuple(sorted(r.custom.items())), r.time
+        )
     return found
 
 
@@ -147,11 +150,16 @@ def warnings_of(requests: Iterable[Request]) -> list[str]:
     return told
 
 
+def fits(request: Request, free: Mapping[str, float]) -> bool:
+    """Whether there is room for one more such run."""
+    return all(free.get(k, 0.0) + 1e-9 >= v for k, v in request.bundle().items())
+
+
 def check_feasible(requests: dict[str, Request], cluster: Cluster) -> None:
     """Refuse, before anything starts, what no node can ever give."""
     for request, n in Counter(requests.values()).items():
         bundle = request.bundle()
-        if any(all(node.get(k, 0.0) + 1e-9 >= v for k, v in bundle.items()) for node in cluster.nodes):
+        if any(fits(request, node) for node in cluster.nodes):
             continue
         short = [k for k, v in bundle.items() if cluster.most(k) + 1e-9 < v]
         key = {"CPU": "cpu", "GPU": "gpu"}.get(short[0], f"custom.{short[0]}") if short else ""
@@ -169,10 +177,15 @@ def check_feasible(requests: dict[str, Request], cluster: Cluster) -> None:
         )
 
 
-def slots(requests: dict[str, Request], cluster: Cluster, most: int | None) -> int:
-    """Runs at a time, by the most common request."""
-    if not requests:
-        return 1
-    bundle = Counter(requests.values()).most_common(1)[0][0].bundle()
-    n = sum(min(math.floor(node.get(k, 0.0) / v + 1e-9) for k, v in bundle.items()) for node in cluster.nodes)
+def slots(requests: Iterable[Request], cluster: Cluster, most: int | None = None) -> int:
+    """Runs at a time, if every kind of request gets its turn."""
+    kinds = list(dict.fromkeys(requests))
+    n = 0
+    for node in cluster.nodes:
+        free, fitting = dict(node), kinds
+        while fitting := [kind for kind in fitting if fits(kind, free)]:
+            for kind in fitting:
+                if fits(kind, free):
+                    free |= {k: free[k] - v for k, v in kind.bundle().items()}
+                    n += 1
     return max(1, min(n, most or n))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.grid import Grid
+from emi_bench.report.planned import Scope
 from tests.report.synthetic import digits_runs, grid_cells, study_cells, synthetic_runs, tidy
 
 SMALL = [("cifar10", 5, 200), ("cifar10", 5, 500), ("cifar100", 10, 500), ("cifar100", 10, 1000)]
@@ -25,7 +27,12 @@ def paper_rows(paper_runs: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def paper_grid(paper_runs: pd.DataFrame) -> Grid:
-    return Grid(paper_runs)
+    return Grid(paper_runs, Scope(paper_grid=True))
+
+
+@pytest.fixture(scope="session")
+def paper_evidence(paper_grid: Grid) -> Evidence:
+    return Evidence(paper_grid)
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +44,8 @@ def digits_frame() -> pd.DataFrame:
 @pytest.fixture(scope="session")
 def digits_grid(digits_frame: pd.DataFrame) -> Grid:
     return Grid(digits_frame)
+
+
+@pytest.fixture(scope="session")
+def digits_evidence(digits_grid: Grid) -> Evidence:
+    return Evidence(digits_grid)

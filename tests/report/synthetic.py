@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,13 +16,15 @@ import numpy as np
 import pandas as pd
 
 from emi_bench import metrics, reference
+from emi_bench.facts import built_in_facts
+from emi_bench.report.axes import papers_rows
 
 PAPER_SETTINGS = [
     (dataset, d["n_tasks"], memory)
     for dataset, d in reference.settings()["datasets"].items()
     for memory in d["memories"]
 ]
-ALL_METHODS = list(reference.methods())
+ALL_METHODS = [row.method for row in papers_rows()]
 EMI_CONFIG: dict[str, Any] = {
     "lr": 1e-3, "alpha": 0.1, "alpha_b": 0.2, "n_proto": 6, "dualnet": True, "dmi": True, "rmi": True, "smi": True,
     "dmi_threshold": "exp", "fast_net": "chain",
@@ -82,7 +85,7 @@ def run_row(cell: Cell, seed: int, **over: Any) -> dict[str, Any]:
     a = matrix_of(cell, seed)
     config = dict(EMI_CONFIG) if cell.method == "emi" else {"lr": 0.1}
     config |= dict(cell.changes)
-    sets = "".join(f" --set {k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in cell.changes)
+    sets = "".join(f" --set {k}={json.dumps(v)}" for k, v in cell.changes)
     memory = f" --memory {cell.memory}" if cell.memory else ""
     rng = np.random.default_rng([seed, len(cell.method)])
     row: dict[str, Any] = {
@@ -93,7 +96,8 @@ def run_row(cell: Cell, seed: int, **over: Any) -> dict[str, Any]:
         "peak_memory_bytes": int(1e9 + 1e7 * rng.integers(0, 9)), "n_params": 1_109_240,
         "wall_seconds": float(100 + rng.integers(0, 20)), "device": "synthetic", "schema_version": 1,
         **metrics.all_metrics(a),
-        "matrix": a, "config": config, "class_order": [int(c) for c in np.random.default_rng(seed).permutation(10)],
+        "matrix": a, "config": config, "changed": dict(cell.changes),
+        "class_order": [int(c) for c in np.random.default_rng(seed).permutation(10)],
         "data_fingerprint": f"fingerprint-of-{cell.dataset}", "versions": {"torch": "0", "emi-bench": "0"},
         "git_sha": "0" * 40, "threads": 1, "started": "2020-01-01T00:00:00+00:00",
         "finished": f"2020-01-01T00:{seed % 60:02d}:00+00:00",
@@ -108,7 +112,7 @@ def grid_cells(
     methods: Sequence[str] = tuple(ALL_METHODS), settings: Iterable[tuple[str, int, int]] = tuple(PAPER_SETTINGS)
 ) -> list[Cell]:
     """Every method on every setting; a memory-free method once a data set."""
-    info = reference.methods()
+    info = built_in_facts()
     cells: dict[Cell, None] = {}
     for dataset, n_tasks, memory in settings:
         for m in methods:

@@ -14,7 +14,7 @@ from emi_bench.store.schema import COLUMNS, KEY
 from tests.report.synthetic import N_TEST
 
 TOLD = ["class_order", "data_fingerprint", "versions", "git_sha", "device", "threads", "started", "finished", "command"]
-SPEC = ["method", "variant", "dataset", "memory", "seed", "config"]
+SPEC = ["method", "variant", "dataset", "memory", "seed", "config", "changed"]
 PROTOCOL = ["n_tasks", "batch", "replay_batch", "width", "precision"]
 
 
@@ -30,7 +30,8 @@ def write_store(runs: pd.DataFrame, root: Path) -> Path:
         columns = {name: own[name] if name in own else [run[name]] * len(task) for name in COLUMNS}
         told = {k: run[k] for k in TOLD} | {
             "schema_version": run["schema_version"], "run_id": run["run_id"], "losses": [],
-            "spec": {k: run[k] for k in SPEC} | {"protocol": run["protocol"] | {k: run[k] for k in PROTOCOL}},
+            "spec": {k: run[k] for k in SPEC} | {"method_version": 1}
+            | {"protocol": run["protocol"] | {k: run[k] for k in PROTOCOL}},
         }  # fmt: skip
         table = pa.table(columns, schema=schema).replace_schema_metadata({KEY: json.dumps(told).encode()})
         folder = root / run["dataset"] / run["method"]

@@ -124,7 +124,7 @@ def test_a_sweep_narrows_the_report_and_its_plan_shows_what_is_missing(store, tm
     assert set(table["memory"]) == {50, 100, 200}
     assert (table[table["method"] == "mir"]["n"] == 0).all()
     assert set(table[table["n"] > 0]["expected"]) == {4}
-    assert "ocm" not in {r.method for r in made.grid.runs}
+    assert "ocm" not in {r.row.method for r in made.grid.runs}
 
 
 def test_a_sweep_chooses_among_the_papers_figures(store, tmp_path):
@@ -167,10 +167,10 @@ def test_a_figure_that_is_none_of_the_papers_is_refused(tmp_path):
 
 
 def test_a_file_that_is_no_sweep_is_named(tmp_path):
-    with pytest.raises(UserError, match="no such sweep"):
+    with pytest.raises(UserError, match="no sweep file"):
         read_planned([tmp_path / "absent.yaml"])
     (tmp_path / "bad.yaml").write_text("name: x\n")
-    with pytest.raises(UserError, match=r"bad\.yaml is not a sweep"):
+    with pytest.raises(UserError, match=r"bad\.yaml.* is missing"):
         read_planned([tmp_path / "bad.yaml"])
 
 
@@ -186,13 +186,13 @@ def test_an_empty_store_is_no_error_and_says_what_to_run(app, tmp_path):
     (tmp_path / "none").mkdir()
     result = CliRunner().invoke(app, ["report", "--results", str(tmp_path / "none"), "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "emi-bench sweep sweeps/demo.yaml" in result.output
+    assert "emi-bench sweep demo" in result.output
     with pytest.raises(UserError, match="no runs for table 1"):
-        table_text(1, "md", str(tmp_path / "none"), "std", "paper")
+        table_text(1, "md", str(tmp_path / "none"), ReportOptions())
 
 
 @pytest.mark.parametrize(
-    ("format_", "start"), [("md", "**Average accuracy**"), ("tex", r"\begin{table*}"), ("csv", "method,")]
+    ("format_", "start"), [("md", "**Average accuracy**"), ("latex", r"% \usepackage"), ("csv", "method,")]
 )
 def test_a_table_prints_in_the_terminal(app, store, format_, start):
     result = CliRunner().invoke(app, ["table1", "--results", str(store), "--format", format_])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,23 +12,30 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from emi_bench.report.axes import Row
+from emi_bench.facts import Facts
+from emi_bench.report.axes import Row, papers_rows
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures import Drawing, all_figures, save
-from emi_bench.report.figures.canvas import LOOKS, look, small_png
+from emi_bench.report.figures.canvas import look
 from emi_bench.report.figures.features import on_circle
 from emi_bench.report.grid import Grid
+from emi_bench.report.page.pictures import picture_of
 from tests.report.synthetic import grid_cells, synthetic_runs
 from tests.report.synthetic_store import synthetic_features
 
 
 @pytest.fixture(scope="module")
-def drawn(paper_grid: Grid) -> dict[str, Drawing]:
-    return {d.name: d for d in all_figures(paper_grid)}
+def drawn(paper_evidence: Evidence) -> dict[str, Drawing]:
+    return {d.name: d for d in all_figures(paper_evidence)}
 
 
 @pytest.fixture(scope="module")
 def drawn_digits(digits_grid: Grid) -> dict[str, Drawing]:
-    return {d.name: d for d in all_figures(digits_grid, synthetic_features)}
+    return {d.name: d for d in all_figures(Evidence(digits_grid, features=synthetic_features))}
+
+
+def frame(drawing: Drawing) -> pd.DataFrame:
+    return pd.DataFrame(list(drawing.data))
 
 
 def test_everything_the_store_can_serve_is_drawn(drawn, drawn_digits):
@@ -40,7 +48,7 @@ def test_everything_the_store_can_serve_is_drawn(drawn, drawn_digits):
 
 
 def test_the_curve_is_the_mean_over_the_tasks_seen(drawn, paper_rows):
-    data = drawn["incremental_accuracy"].data
+    data = frame(drawn["incremental_accuracy"])
     default = paper_rows[paper_rows["variant"] == ""]
     per_run = default.groupby(["dataset", "memory", "method", "after_task", "run_id"])["accuracy"].mean() * 100
     expected = per_run.groupby(["dataset", "memory", "method", "after_task"]).agg(["mean", "std"])
@@ -53,7 +61,7 @@ def test_the_curve_is_the_mean_over_the_tasks_seen(drawn, paper_rows):
 
 
 def test_the_heat_map_is_the_mean_matrix(drawn, paper_rows):
-    data = drawn["matrices_cifar100_t10_m1000"].data
+    data = frame(drawn["matrices_cifar100_t10_m1000"])
     rows = paper_rows[
         (paper_rows["dataset"] == "cifar100") & (paper_rows["memory"] == 1000) & (paper_rows["variant"] == "")
     ]
@@ -64,15 +72,15 @@ def test_the_heat_map_is_the_mean_matrix(drawn, paper_rows):
 
 
 def test_studies_carry_the_papers_value_beside_ours(drawn):
-    alpha = drawn["alpha"].data.set_index(["alpha", "alpha_b"])
+    alpha = frame(drawn["alpha"]).set_index(["alpha", "alpha_b"])
     assert alpha.loc[(0.1, 0.2), "paper"] == 32.5
     assert len(alpha) == 16
-    assert set(drawn["prototypes"].data["n_proto"]) == {1, 3, 6, 9, 12}
+    assert set(frame(drawn["prototypes"])["n_proto"]) == {1, 3, 6, 9, 12}
     assert len(drawn["ablation"].data) == 7
 
 
 def test_readings_are_paired_against_the_default(drawn, paper_runs):
-    data = drawn["readings_cifar100_t10_m1000"].data.set_index("variant")
+    data = frame(drawn["readings_cifar100_t10_m1000"]).set_index("variant")
     emi = paper_runs[(paper_runs["method"] == "emi") & (paper_runs["memory"] == 1000)].set_index(["variant", "seed"])
     gap = (emi.loc["same-level", "average_accuracy"] - emi.loc["", "average_accuracy"]) * 100
     assert set(data.index) == {"threshold-cos", "same-level"}
@@ -81,10 +89,21 @@ def test_readings_are_paired_against_the_default(drawn, paper_runs):
 
 
 def test_a_method_looks_the_same_everywhere_and_apart_from_all_others():
-    assert len({(c, m, s) for c, m, s in LOOKS.values()}) == len(LOOKS)
-    assert len({m for _, m, _ in LOOKS.values()}) >= 13
+    looks = [look(row) for row in papers_rows()]
+    assert len({(k["color"], k["marker"], k["linestyle"]) for k in looks}) == 15
+    assert len({k["marker"] for k in looks}) >= 13
     assert look(Row("emi"))["linewidth"] > look(Row("ocm"))["linewidth"]
     assert look(Row("my_method")) == look(Row("my_method"))
+
+
+@pytest.mark.parametrize("method", ["gss", "gdumb", "my_method"])
+def test_a_variant_keeps_its_methods_colour(method):
+    assert look(Row(method, "slow"))["color"] == look(Row(method))["color"]
+
+
+def test_a_method_of_the_users_own_has_the_colour_of_its_class():
+    facts = Facts(title="Mine", colour="#123456", marker="s")
+    assert (look(Row("mine", facts=facts))["color"], look(Row("mine", facts=facts))["marker"]) == ("#123456", "s")
 
 
 def test_features_go_to_the_unit_circle():
@@ -97,7 +116,7 @@ def test_features_go_to_the_unit_circle():
 
 def test_saved_figures_are_byte_identical_and_carry_type_42_fonts(digits_frame, tmp_path):
     def write(folder: Path) -> dict[str, bytes]:
-        for drawing in all_figures(Grid(digits_frame)):
+        for drawing in all_figures(Evidence(Grid(digits_frame))):
             if drawing.name in ("incremental_accuracy", "matrices_digits_t5_m50"):
                 save(drawing, folder)
         return {p.name: p.read_bytes() for p in folder.iterdir()}
@@ -132,19 +151,26 @@ def test_figures_do_not_depend_on_the_process(tmp_path):
 def test_a_method_that_only_collects_in_its_steps_has_no_time_per_step():
     runs = synthetic_runs(grid_cells(["er", "gdumb"], [("digits", 5, 20)]), range(2))
     runs["losses"] = [[{}] * 5 if m == "gdumb" else [{"ce_stream": 1.0}] * 5 for m in runs["method"]]
-    figures = {d.name: d for d in all_figures(Grid(runs))}
-    assert set(figures["cost"].data["method"]) == {"er"}
-    assert set(figures["incremental_accuracy"].data["method"]) == {"er", "gdumb"}
+    figures = {d.name: d for d in all_figures(Evidence(Grid(runs)))}
+    assert set(frame(figures["cost"])["method"]) == {"er"}
+    assert set(frame(figures["incremental_accuracy"])["method"]) == {"er", "gdumb"}
 
 
-def test_the_pages_picture_is_smaller(drawn_digits, tmp_path):
-    _, png, _ = save(drawn_digits["incremental_accuracy"], tmp_path)
-    assert len(small_png(png)) < png.stat().st_size
+def test_the_pages_picture_is_text_in_the_pages_colours(drawn_digits):
+    picture = picture_of(drawn_digits["incremental_accuracy"])
+    assert "Tasks observed" in picture.svg
+    assert "var(--fg)" in picture.svg
+    assert "#d62718" in picture.svg
+    assert not re.search(r"#000000|#ffffff", picture.svg)
+    ids = re.findall(r'\bid="(.+?)"', picture.svg)
+    assert len(set(ids)) == len(ids)
+    assert all(i.startswith("incremental_accuracy-") for i in ids)
+    assert set(re.findall(r"url\(#(.+?)\)", picture.svg)) <= set(ids)
 
 
 def test_one_run_of_one_task_can_be_drawn(tmp_path):
     runs = synthetic_runs(grid_cells(["er"], [("digits", 1, 20)]), range(1))
-    for drawing in all_figures(Grid(runs)):
+    for drawing in all_figures(Evidence(Grid(runs))):
         save(drawing, tmp_path)
-        assert isinstance(drawing.data, pd.DataFrame)
+        assert drawing.data
     assert (tmp_path / "incremental_accuracy.pdf").exists()

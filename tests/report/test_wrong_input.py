@@ -11,10 +11,12 @@ import pytest
 
 from emi_bench.errors import UserError
 from emi_bench.report.axes import ACCURACY, Row
+from emi_bench.report.cells import summarize
 from emi_bench.report.checks import read_runs
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures import all_figures
 from emi_bench.report.figures.studies import readings_figure
-from emi_bench.report.grid import Grid, summarize
+from emi_bench.report.grid import Grid
 from emi_bench.report.runs import named_variant
 from tests.report.synthetic import Cell, digits_runs, grid_cells, run_row, synthetic_runs
 
@@ -99,10 +101,10 @@ def test_a_joint_method_of_the_users_own_needs_only_its_last_row():
     summary = summarize(grid.cell(Row("all_at_once"), grid.settings[0]), ACCURACY)
     assert summary is not None
     assert summary.n == 2
-    drawn = {d.name: d.data for d in all_figures(grid)}
-    curve = drawn["incremental_accuracy"].set_index("method").loc["all_at_once"]
+    drawn = {d.name: d.data for d in all_figures(Evidence(grid))}
+    (curve,) = [r for r in drawn["incremental_accuracy"] if r["method"] == "all_at_once"]
     assert (curve["after_task"], curve["mean"]) == (5, pytest.approx(summary.mean))
-    assert set(drawn["matrices_digits_t5_m50"]["method"]) == {"er"}
+    assert {r["method"] for r in drawn["matrices_digits_t5_m50"]} == {"er"}
 
 
 def test_a_stream_of_one_task_is_no_joint_method():
@@ -185,13 +187,12 @@ def test_protocols_of_one_data_set_stand_apart(digits_frame):
 
 
 def test_a_default_run_named_by_a_sweep_is_the_default_and_a_nameless_change_is_not():
-    assert named_variant("full", "emi-bench run --method emi --dataset digits --seed 1") == ""
-    assert named_variant("", "emi-bench run --method emi --set n_proto=3 --seed 1") == "n_proto=3"
-    assert named_variant("np3", "emi-bench run --method emi --set n_proto=3") == "np3"
-    assert named_variant("kept", "") == "kept"
+    assert named_variant("full", {}) == ""
+    assert named_variant("", {"n_proto": 3}) == "n_proto=3"
+    assert named_variant("np3", {"n_proto": 3}) == "np3"
     emi = Cell("emi", "digits", 5, 50)
     runs, _ = read_runs(synthetic_runs([replace(emi, variant="full")], range(2)))
-    assert {r.variant for r in runs} == {""}
+    assert {r.row.variant for r in runs} == {""}
 
 
 def test_an_empty_store_makes_an_empty_grid():
@@ -208,9 +209,8 @@ def test_spare_seeds_pair_the_readings_and_stay_out_of_the_tables():
     setting = next(s for s in grid.paper_settings if s.memory == 1000 and s.dataset == "cifar100")
     assert [r.seed for r in grid.cell(Row("emi"), setting).runs] == [0, 1, 2, 3]
     assert "spare-seeds" in kinds(grid)
-    (drawing,) = readings_figure(grid)
-    assert list(drawing.data["n"]) == [3]
-    assert bool(drawing.data["paired"].iloc[0])
+    (drawing,) = readings_figure(Evidence(grid))
+    assert [(r["n"], r["paired"]) for r in drawing.data] == [(3, True)]
     alone = Grid(runs[runs["seed"] >= 100])
     assert alone.cell(Row("emi"), setting).n == 3
 

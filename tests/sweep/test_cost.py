@@ -112,7 +112,9 @@ def test_what_no_single_node_has_is_refused_although_the_sum_would_do() -> None:
         check_feasible({"a": Request(1, 1, "auto", (("a100", 1.0),))}, SERVER)
 
 
-def test_slots_follow_the_scarcest_resource() -> None:
-    assert slots({"a": Request(1, 0.5, "auto")}, SERVER, None) == 8
-    assert slots({"a": Request(1, 0, "auto")}, SERVER, None) == 24
-    assert slots({"a": Request(1, 0, "auto")}, SERVER, 3) == 3
+def test_slots_follow_the_scarcest_resource_and_kinds_take_turns() -> None:
+    assert slots([Request(1, 0.5)], SERVER) == 8
+    assert slots([Request(1, 0)], SERVER) == 24
+    assert slots([Request(1, 0)], SERVER, 3) == 3
+    assert slots([Request(1, 1), Request(1, 0)], SERVER) == 24
+    assert slots([Request(1, 1), Request(8, 0)], SERVER) == 6  # four cards, and eight cores on either machine

@@ -116,7 +116,7 @@ def test_what_a_file_names_is_told_without_methods_and_data(tmp_path: Path) -> N
 
 
 def test_the_grammar_needs_neither_torch_nor_ray() -> None:
-    allowed = ("emi_bench.sweep.grammar", "emi_bench.errors", "emi_bench.registry")
+    allowed = tuple(f"emi_bench.{m}" for m in ("sweep.grammar", "errors", "registry", "problem", "seeds"))
     for file in Path(grammar.__file__).parent.glob("*.py"):
         told = imports(file)
         assert not {name.partition(".")[0] for name in told} & {"torch", "ray"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -10,7 +11,12 @@ import pytest
 import torch
 
 from emi_bench.errors import UserError
+from emi_bench.store import Store
+from emi_bench.store.failures import Failures
+from emi_bench.store.leases import Claims
+from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.executors.ray import connection
+from emi_bench.sweep.plan import expand
 from tests.sweep.sweeping import (
     WAIT,
     ask,
@@ -63,6 +69,12 @@ def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(tm
     assert "stopped at the first failure" in again
     assert again.count("  again: ") == 1
     assert "2 times in a row" in ask("failures", "--results", results, "--brief")
+    (raises,) = [f for f in Failures(Store(results).files).all().values() if f.label.startswith("raises")]
+    assert "task 1/5 done" in ask("logs", raises.run_id[:10], "--results", results)
+    assert "> failed after" in told  # the end of the log
+    assert "0 of 1 went well" in call("failures", raises.run_id[:10], "--retry", "--results", results, code=1)
+    assert "1 failures forgotten" in ask("failures", raises.run_id[:10], "--forget", "--results", results)
+    assert "1 failed" in ask("failures", "--results", results)
 
 
 def test_a_killed_sweep_costs_at_most_the_task_at_hand(tmp_path: Path, words: list[str]) -> None:
@@ -99,6 +111,32 @@ def test_two_sweeps_on_one_store_share_the_work(tmp_path: Path, words: list[str]
     assert [d.returncode for d in drivers] == [0, 0], outputs
     assert sum(map(computed, outputs)) == 4, outputs
     assert_complete(file, tmp_path / "results")
+
+
+def test_shards_begin_with_their_own_share_and_finish_what_others_leave(tmp_path: Path, words: list[str]) -> None:
+    file, results = sweep_file(tmp_path, batch=50, methods="finetune", seeds=4), tmp_path / "results"
+    cells, _ = expand(*read_sweep(file))
+    held = Claims(Store(results).files).acquire(cells[3].run_id, owner="another")
+    assert held is not None
+    output = ask(*words, "--shard", "2/2")
+    begun = re.findall(r"finetune digits seed (\d)", output)
+    assert begun == ["1", "0", "2"]  # of its own share the last is held: it leaves that and what is left of the other
+    assert "1 runs are held by others" in output
+    assert "how far the others are: emi-bench status" in output
+    Claims(Store(results).files).release(held)
+    assert computed(ask(*words, "--shard", "1/2")) == 1
+    assert_complete(file, results)
+    with pytest.raises(UserError, match="the third of sixteen is --shard 3/16"):
+        ask(*words, "--shard", "3/2")
+
+
+def test_a_time_limit_ends_runs_with_a_record(tmp_path: Path, words: list[str]) -> None:
+    file = sweep_file(tmp_path, batch=2, methods="finetune", seeds=1, resources="{gpu: 0, time: 6h}")
+    assert expand(*read_sweep(file))[0][0].resources.time == 21600
+    output = ask(*words, "--time", "0.01s", code=1)
+    assert "FAILED finetune digits seed 0: the run took longer than 0 s, its limit" in output
+    with pytest.raises(UserError, match="write --time 90s"):
+        ask(*words, "--time", "soon")
 
 
 def test_a_breakpoint_in_a_method_stops_the_sweep_at_it(tmp_path: Path, words: list[str]) -> None:

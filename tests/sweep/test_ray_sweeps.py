@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from emi_bench.errors import UserError
-from tests.sweep.sweeping import WAIT, ask, assert_complete, call, computed, start, sweep_file
+from tests.sweep.sweeping import WAIT, ask, assert_complete, call, computed, start, sweep_file, wait_for
 
 PLUGIN = Path(__file__).with_name("own_methods.py")
 
@@ -107,11 +108,18 @@ def test_a_missing_cluster_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tensorboard_gets_a_curve_of_every_run(tmp_path: Path, address: str) -> None:
-    file, results = sweep_file(tmp_path, batch=20, seeds=2), tmp_path / "results"
-    call("sweep", file, "--results", results, "--address", address, "--log", "tensorboard")
-    curves = [f.parent.name for f in (results / "_log").rglob("events.out.tfevents*")]
-    assert sorted(c.rpartition("-")[0] for c in curves) == [f"er-digits-M=40-seed-{seed}" for seed in (0, 1)]
+def test_tensorboard_gets_a_curve_of_every_run_and_keeps_it_after_ctrl_c(tmp_path: Path, address: str) -> None:
+    file, results = sweep_file(tmp_path, batch=2, seeds=3), tmp_path / "results"
+    words = ("sweep", file, "--results", results, "--address", address, "--log", "tensorboard", "--max-concurrent", "1")
+    driver = start(*words)
+    wait_for(lambda: len(list((results / "digits").rglob("*.parquet"))), driver)
+    driver.send_signal(signal.SIGINT)
+    driver.communicate(timeout=WAIT)
+    begun = [f for f in (results / "_log").rglob("events.out.tfevents*") if f.stat().st_size > 500]
+    assert begun  # of the run that is done for ever
+    call(*words)
+    curves = {f.parent.name for f in (results / "_log").rglob("events.out.tfevents*")}
+    assert sorted(c.rpartition("-")[0] for c in curves) == [f"er-digits-M=40-seed-{seed}" for seed in (0, 1, 2)]
     assert_complete(file, results)
 
 

@@ -25,16 +25,26 @@ SCONTROL = """#!/bin/bash
 if [ "$1" = show ]; then printf 'one\\ntwo\\n'; else echo "scontrol $*" >>"$SLURM_SUBMIT_DIR/log"; fi
 """
 
+#: The head answers at the third question, both nodes have joined at the second.
+RAY = """#!/bin/bash
+echo "$1" >>"$SLURM_SUBMIT_DIR/ray-asked"
+n=$(grep -c "^$1$" "$SLURM_SUBMIT_DIR/ray-asked")
+if [ "$1" = health-check ]; then [ "$n" -ge 3 ]; exit; fi
+for _ in $(seq "$n"); do echo " 1 node_abc"; done
+"""
+ARRAY = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "16"}
+
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
 
 
-def start(folder: Path, **env: str) -> subprocess.Popen[bytes]:
+def start(folder: Path, script: Path = SCRIPT, **env: str) -> subprocess.Popen[bytes]:
     commands = folder / "bin"
     commands.mkdir()
     fakes = {
         "emi-bench": DRIVER,
         "scontrol": SCONTROL,
         "srun": "#!/bin/bash\necho 10.0.0.1\n",
+        "ray": RAY,
         "sleep": "#!/bin/bash\n",
     }
     for name, text in fakes.items():
@@ -42,7 +52,7 @@ def start(folder: Path, **env: str) -> subprocess.Popen[bytes]:
         (commands / name).chmod(0o755)
     slurm = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(folder), "SLURM_JOB_NODELIST": "one,two"}
     environment = os.environ | slurm | {"PATH": f"{commands}:{os.environ['PATH']}"} | env
-    return subprocess.Popen(["bash", str(SCRIPT), "a.yaml", "--seeds", "0"], env=environment, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(["bash", str(script), "a.yaml", "--seeds", "0"], env=environment, stdout=subprocess.DEVNULL)
 
 
 def stopped(folder: Path, number: signal.Signals) -> tuple[int, list[str]]:
@@ -73,3 +83,16 @@ def test_a_job_ends_as_its_sweep_does(tmp_path: Path, code: int) -> None:
     assert (tmp_path / "log").read_text() == "finished\n"
     asked = (tmp_path / "asked").read_text()
     assert asked == f"sweep a.yaml --results {tmp_path}/results --address 10.0.0.1:20007 --seeds 0\n"
+    assert (tmp_path / "ray-asked").read_text().split() == ["health-check"] * 3 + ["status"] * 2  # and not longer
+
+
+def test_a_head_that_does_not_come_up_ends_the_job(tmp_path: Path) -> None:
+    assert start(tmp_path, WAIT_TRIES="2").wait(60) == 1
+    assert not (tmp_path / "asked").exists()
+
+
+def test_a_task_of_an_array_has_its_shard(tmp_path: Path) -> None:
+    script = SCRIPT.with_name("slurm-array.sbatch")
+    assert start(tmp_path, script, STEPS="1", SLURM_ARRAY_JOB_ID="7", **ARRAY).wait(60) == 0
+    asked = (tmp_path / "asked").read_text()
+    assert asked == f"sweep a.yaml --results {tmp_path}/results --executor inline --shard 3/16 --seeds 0\n"

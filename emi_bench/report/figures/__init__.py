@@ -1,31 +1,36 @@
-"""The figures: one function each, from the grid to a drawing with the data behind it."""
+"""The figures: one function each, from the evidence to drawings with the data behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 
-from emi_bench.report.figures import curves, evidence, features, matrices, studies, tradeoffs
-from emi_bench.report.figures.canvas import Drawing, save, small_png
-from emi_bench.report.figures.features import FeatureFinder
-from emi_bench.report.grid import Grid
+from emi_bench.report.evidence import Evidence
+from emi_bench.report.figures import curves, features, intervals, matrices, studies, tradeoffs
+from emi_bench.report.figures.canvas import Drawing, save
 from emi_bench.report.planned import FIGURES
 
-__all__ = ["Drawing", "FeatureFinder", "all_figures", "save", "small_png"]
+__all__ = ["Drawing", "all_figures", "save"]
+
+#: In the order of the page. A sweep can leave out those that have one of the names in FIGURES.
+MAKERS: dict[str, Callable[[Evidence], Iterator[Drawing]]] = {
+    "incremental": curves.incremental,
+    "memory": tradeoffs.memory,
+    "cost": tradeoffs.cost,
+    "differences": intervals.differences,
+    "overall": intervals.overall,
+    "forest": intervals.forest,
+    "ablation": studies.ablation,
+    "alpha": studies.alpha,
+    "prototypes": studies.prototypes,
+    "readings": studies.readings_figure,
+    "matrices": matrices.heat_maps,
+    "kde": features.kde,
+    "tsne": features.tsne,
+}
 
 
-def all_figures(
-    grid: Grid, features_of: FeatureFinder | None = None, paper: Container[str] = FIGURES
-) -> Iterator[Drawing]:
+def all_figures(evidence: Evidence, paper: Container[str] = FIGURES) -> Iterator[Drawing]:
     """Every figure the store can serve, one at a time, so that only one is in memory. `paper`: which of the paper's."""
-    makers: list[Callable[[Grid], Iterator[Drawing]]] = [
-        tradeoffs.memory, tradeoffs.cost, evidence.differences_figure, evidence.overall_figure, evidence.forest,
-        studies.ablation, studies.alpha, studies.prototypes, studies.readings_figure, matrices.heat_maps,
-    ]  # fmt: skip
-    if "incremental" in paper:
-        yield from curves.incremental(grid)
-    for make in makers:
-        yield from make(grid)
-    if "kde" in paper and features_of is not None:
-        yield from features.kde(grid, features_of)
-    if "tsne" in paper and features_of is not None:
-        yield from features.tsne(grid, features_of)
+    for name, make in MAKERS.items():
+        if name in paper or name not in FIGURES:
+            yield from make(evidence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -11,54 +11,42 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from emi_bench import reference
 from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
+from emi_bench.report.model import Record
+from emi_bench.report.plain import csv_text
 
 WIDE, NARROW = 7.16, 3.5  #: inches, a page and a column
 
-#: Colour, marker, line of each method: Okabe-Ito and Tol's muted, told apart without colour by the marker.
-LOOKS: dict[str, tuple[str, str, str]] = {
-    "finetune": ("#8c8c8c", "", ":"), "offline": ("#404040", "", "--"), "agem": ("#b0a98f", "v", "-"),
-    "er": ("#56b4e9", "o", "-"), "mir": ("#0072b2", "s", "-"), "gss": ("#88ccee", "^", "-"),
-    "aser": ("#332288", "D", "-"), "gdumb": ("#999933", "P", "-"), "dvc": ("#117733", "X", "-"),
-    "scr": ("#009e73", "<", "-"), "pcr": ("#aa4499", ">", "-"), "ssd": ("#cc79a7", "h", "-"),
-    "ocm": ("#e69f00", "p", "-"), "onpro": ("#882255", "d", "-"), "emi": ("#d62718", "*", "-"),
-}  # fmt: skip
-SPARE = [
-    ("#4477aa", "1", "-"),
-    ("#228833", "2", "-"),
-    ("#aa3377", "3", "-"),
-    ("#666633", "4", "-"),
-    ("#225566", "+", "-"),
-]
+#: For methods that say nothing of their colour, by their name.
+SPARE = [("#4477aa", "1"), ("#228833", "2"), ("#aa3377", "3"), ("#666633", "4"), ("#225566", "+")]
 
 
 def look(row: Row) -> dict[str, Any]:
-    """Line keywords of a row: the same in every figure; ours drawn last and thicker. A stranger's hangs on its name."""
-    if row.method in LOOKS and not row.variant:
-        colour, marker, line = LOOKS[row.method]
-    else:
-        colour, marker, line = SPARE[sum(map(ord, row.method + row.variant)) % len(SPARE)]
+    """Line keywords of a row: the same in every figure; ours drawn last and thicker, a variant dashed in its method's
+    colour."""
+    facts = row.known
+    colour, marker = SPARE[sum(map(ord, row.method)) % len(SPARE)]
     ours = row.role == "ours"
-    return {"color": colour, "marker": marker, "linestyle": line, "linewidth": 2.0 if ours else 1.1,
+    return {"color": facts.colour or colour, "marker": facts.marker if facts.colour else marker,
+            "linestyle": "--" if row.variant else facts.line, "linewidth": 2.0 if ours else 1.1,
             "markersize": 6.0 if ours else 3.2, "zorder": 5 if ours else 3}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure, what it shows, and the tidy data behind it."""
+    """A figure, what it shows, and the tidy data behind it. `on_page`: whether the page shows it."""
 
     name: str
     title: str
     caption: str
     figure: Figure
-    data: pd.DataFrame
+    data: Sequence[Record]
+    on_page: bool = True
 
 
 def new_figure(
@@ -73,14 +61,14 @@ def new_figure(
     return figure, list(axes.ravel())
 
 
-def one_legend(figure: Figure, axes: Sequence[Axes], columns: int = 8) -> None:
+def one_legend(figure: Figure, axes: Sequence[Axes], rows: Iterable[Row], columns: int = 8) -> None:
     """One legend below all panels, each label once, in the order of the rows of the tables."""
     handles: dict[str, Any] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    titles = {info.title: info.order for info in reference.methods().values()}
-    labels = sorted(handles, key=lambda name: titles.get(name, len(titles) - 1.5))
+    places = {row.title: row.order for row in rows}
+    labels = sorted(handles, key=lambda name: places[name])
     longest = max(map(len, labels), default=1)
     fitting = max(1, int(figure.get_figwidth() / (0.42 + 0.05 * longest)))  # inches of a handle and of a letter
     columns = min(columns, fitting, len(labels))
@@ -111,7 +99,7 @@ def save(drawing: Drawing, folder: Path) -> list[Path]:
     dates = {"CreationDate": None, "ModDate": None, "Producer": "emi-bench", "Creator": "emi-bench"}
     drawing.figure.savefig(paths[0], metadata=dates)
     drawing.figure.savefig(paths[1], metadata={"Software": None})
-    drawing.data.to_csv(paths[2], index=False, lineterminator="\n")
+    paths[2].write_text(csv_text(drawing.data), encoding="utf-8", newline="\n")
     return paths
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 
-from emi_bench.report.axes import Setting, apart
+from emi_bench.report.axes import Row, Setting, apart
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import (
     WIDE,
     Drawing,
@@ -21,8 +21,9 @@ from emi_bench.report.figures.canvas import (
 from emi_bench.report.grid import Grid
 
 
-def incremental(grid: Grid) -> Iterator[Drawing]:
+def incremental(evidence: Evidence) -> Iterator[Drawing]:
     """One panel per data set and memory, a band of one sample standard deviation, ours last and thicker."""
+    grid = evidence.grid
     for name, all_settings in (
         ("incremental_accuracy", grid.paper_settings),
         ("incremental_accuracy_own", grid.other_settings),
@@ -37,7 +38,7 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
     width = WIDE if columns > 1 else 4.2
     figure, axes = new_figure(width, 0.45 + 2.0 * rows if columns > 1 else 3.8, rows, columns)
     differs = apart(settings)
-    records = []
+    records: list[tuple[Setting, Row, list[int], np.ndarray, int]] = []
     for ax, setting in zip(axes, settings, strict=False):
         tasks = np.arange(1, setting.n_tasks + 1)
         for row in grid.ran(setting):
@@ -53,8 +54,15 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
             ax.plot(tasks, mean, label=row.title, marker=marker, **style)
             if cell.n > 1:
                 std = curves.std(axis=0, ddof=1)
-                ax.fill_between(tasks, mean - std, mean + std, color=style["color"], alpha=0.15, linewidth=0)
-            records.append((setting, row, list(tasks), curves, cell.n))
+                ax.fill_between(
+                    tasks,
+                    np.maximum(mean - std, 0),
+                    np.minimum(mean + std, 100),
+                    color=style["color"],
+                    alpha=0.15,
+                    linewidth=0,
+                )
+            records.append((setting, row, [int(t) for t in tasks], curves, cell.n))
         ax.set_title(panel_title(setting, differs))
         ax.set_xticks(task_ticks(setting.n_tasks))
         ax.set_ylim(bottom=0)
@@ -63,11 +71,11 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
         ax.set_xlabel("Tasks observed")
     for ax in axes[::columns]:
         ax.set_ylabel("Accuracy (%)")
-    one_legend(figure, axes[: len(settings)])
-    data = pd.DataFrame(
+    one_legend(figure, axes[: len(settings)], {row for _, row, *_ in records})
+    data = [
         {"dataset": s.dataset, "memory": s.memory, "method": r.method, "variant": r.variant, "after_task": t,
          "mean": values[:, i].mean(), "std": values[:, i].std(ddof=1) if n > 1 else np.nan, "n": n}
-        for s, r, tasks, values, n in records for i, t in enumerate(tasks)
-    )  # fmt: skip
+        for s, r, observed, values, n in records for i, t in enumerate(observed)
+    ]  # fmt: skip
     caption = "Mean accuracy over the tasks observed so far; bands are one sample standard deviation over the runs."
     return Drawing(name, "Incremental accuracy", caption, figure, data)

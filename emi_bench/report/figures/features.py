@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -12,17 +12,14 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, gaussian_filter1d
 
 from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
-from emi_bench.report.figures.canvas import WIDE, Drawing, new_figure
-from emi_bench.report.grid import Grid
+from emi_bench.report.evidence import Evidence
+from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, new_figure
+from emi_bench.report.model import Record
 
-#: The paper's four panels; the first methods with features stand in where these have none.
-METHODS = ("er", "ocm", "onpro", "emi")
 MOST = 2000  #: points a panel: more hide each other and cost minutes
 SEED = 20250101
 BINS, EDGE, WIDTH = 180, 1.3, 0.08  #: of the density pictures; WIDTH is the kernel's standard deviation
 Points = NDArray[np.float64]
-#: run id -> the features' frame (split, label, task, f0 ...), or None where none were kept.
-FeatureFinder = Callable[[str], pd.DataFrame | None]
 
 
 def _sample(frame: pd.DataFrame, split: str) -> pd.DataFrame:
@@ -34,18 +31,21 @@ def _vectors(frame: pd.DataFrame) -> Points:
     return frame[[c for c in frame.columns if c[:1] == "f" and c[1:].isdigit()]].to_numpy(dtype=np.float64)
 
 
-def _panels(grid: Grid, find: FeatureFinder, split: str) -> Iterator[tuple[Setting, list[tuple[Row, pd.DataFrame]]]]:
+def _panels(evidence: Evidence, split: str) -> Iterator[tuple[Setting, list[tuple[Row, pd.DataFrame]]]]:
+    """The first run with features of every row that has one."""
+    grid, find = evidence.grid, evidence.features
+    if find is None:
+        return
     for setting in grid.settings:
         found: dict[Row, pd.DataFrame] = {}
-        for row in grid.rows([setting]):
+        for row in grid.rows([setting], variants=True):
             for run in grid.cell(row, setting).runs:
                 frame = find(run.run_id)
                 if frame is not None and len(part := _sample(frame, split)) > 2:
                     found[row] = part
                     break
-        rows = [r for r in found if r.method in METHODS] or list(found)[:4]
-        if rows:
-            yield setting, [(r, found[r]) for r in rows]
+        if found:
+            yield setting, list(found.items())
 
 
 def on_circle(vectors: Points) -> Points:
@@ -90,11 +90,11 @@ def _angles(ax: Axes, points: Points, tasks: NDArray[np.int64]) -> None:
     ax.set_yticks([])
 
 
-def kde(grid: Grid, find: FeatureFinder) -> Iterator[Drawing]:
+def kde(evidence: Evidence) -> Iterator[Drawing]:
     """A row a method: all tasks on the circle, the angles by task, and the first, middle and last task alone."""
-    for setting, panels in _panels(grid, find, "train"):
+    for setting, panels in _panels(evidence, "train"):
         figure, axes = new_figure(WIDE, 1.55 * len(panels) + 0.1, len(panels), 5)
-        records = []
+        records: list[Record] = []
         for i, (row, frame) in enumerate(panels):
             line = axes[5 * i : 5 * i + 5]
             points, tasks = on_circle(_vectors(frame)), frame["task"].to_numpy(dtype=np.int64)
@@ -102,10 +102,10 @@ def kde(grid: Grid, find: FeatureFinder) -> Iterator[Drawing]:
             _angles(line[1], points, tasks)
             for ax, task in zip(line[2:], _three(np.unique(tasks)), strict=False):
                 _circle(ax, points[tasks == task], f"task {task}")
-            records.append(
-                pd.DataFrame({"method": row.method, "variant": row.variant, "task": tasks, "x": points[:, 0].round(6),
-                              "y": points[:, 1].round(6)})
-            )  # fmt: skip
+            records += [
+                {"method": row.method, "variant": row.variant, "task": t, "x": x, "y": y}
+                for t, (x, y) in zip(tasks.tolist(), points.round(6).tolist(), strict=True)
+            ]
         axes[5 * len(panels) - 4].set_xlabel("angle")
         if len(np.unique(panels[0][1]["task"])) <= 6:
             axes[1].legend(fontsize=5, loc="upper right")
@@ -114,21 +114,24 @@ def kde(grid: Grid, find: FeatureFinder) -> Iterator[Drawing]:
             "Gaussian kernel density of training features after the last task, brought to the unit circle by their two "
             "main directions; the angles' density by task; the first, middle and last task alone."
         )
-        yield Drawing(f"kde_{setting.slug}", f"Feature densities: {where}", caption, figure, pd.concat(records))
+        yield Drawing(f"kde_{setting.slug}", f"Feature densities: {where}", caption, figure, records)
 
 
 def _three(tasks: Sequence[int] | NDArray[np.int64]) -> list[int]:
     return sorted({int(tasks[0]), int(tasks[len(tasks) // 2]), int(tasks[-1])})
 
 
-def tsne(grid: Grid, find: FeatureFinder) -> Iterator[Drawing]:
+def tsne(evidence: Evidence) -> Iterator[Drawing]:
     """t-SNE of test features (scikit-learn, seeded, PCA start), coloured by class."""
     from sklearn.manifold import TSNE
 
-    for setting, panels in _panels(grid, find, "test"):
-        figure, axes = new_figure(WIDE * len(panels) / 4 if len(panels) > 1 else 3.0, 2.05, 1, len(panels))
-        records = []
-        for ax, (row, frame) in zip(axes, panels, strict=True):
+    for setting, panels in _panels(evidence, "test"):
+        columns = min(4, len(panels))
+        lines = -(-len(panels) // columns)
+        figure, axes = new_figure(WIDE * columns / 4 if columns > 1 else 3.0, 2.05 * lines, lines, columns)
+        hide_spare(axes, len(panels))
+        records: list[Record] = []
+        for ax, (row, frame) in zip(axes, panels, strict=False):
             x, labels = _vectors(frame), frame["label"].to_numpy()
             perplexity = float(min(30, max(2, (len(x) - 1) // 3)))
             start = "pca" if x.shape[1] > 1 else "random"
@@ -148,8 +151,10 @@ def tsne(grid: Grid, find: FeatureFinder) -> Iterator[Drawing]:
             ax.set_xticks([])
             ax.set_yticks([])
             ax.spines[:].set_visible(False)
-            records.append(pd.DataFrame({"method": row.method, "variant": row.variant, "label": labels,
-                                         "x": xy[:, 0].round(3), "y": xy[:, 1].round(3)}))  # fmt: skip
+            records += [
+                {"method": row.method, "variant": row.variant, "label": c, "x": a, "y": b}
+                for c, (a, b) in zip(labels.tolist(), xy.astype(np.float64).round(3).tolist(), strict=True)
+            ]
         where = f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}"
         caption = "t-SNE of the test features after the last task, one colour a class."
-        yield Drawing(f"tsne_{setting.slug}", f"t-SNE: {where}", caption, figure, pd.concat(records))
+        yield Drawing(f"tsne_{setting.slug}", f"t-SNE: {where}", caption, figure, records)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from emi_bench.report.axes import ACCURACY, Row, Setting, apart, dataset_title, memory_title
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, new_figure, task_ticks
 from emi_bench.report.grid import Grid
-from emi_bench.report.statistics import focus
+from emi_bench.report.model import Record
 
 Matrix = NDArray[np.float64]
 
@@ -23,8 +23,9 @@ def mean_matrix(grid: Grid, row: Row, setting: Setting) -> Matrix:
     return np.asarray(np.mean([r.matrix for r in grid.cell(row, setting).runs], axis=0) * 100)
 
 
-def heat_maps(grid: Grid) -> Iterator[Drawing]:
+def heat_maps(evidence: Evidence) -> Iterator[Drawing]:
     """One figure a column: every method, then the difference of ours and OCM (or the best other)."""
+    grid = evidence.grid
     for setting in grid.settings:
         rows = [r for r in grid.ran(setting) if not grid.joint(r, setting)]
         if rows:
@@ -40,12 +41,13 @@ def rival_of(grid: Grid, ours: Row, setting: Setting, rows: list[Row]) -> Row | 
 
 
 def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
-    ours = focus(grid, ACCURACY)
+    ours = grid.focus
     rival = rival_of(grid, ours, setting, rows) if ours in rows and ours is not None else None
     panels: list[tuple[str, Matrix, bool]] = [(r.title, mean_matrix(grid, r, setting), False) for r in rows]
     if ours is not None and rival is not None:
         gap = mean_matrix(grid, ours, setting) - mean_matrix(grid, rival, setting)
         panels.append((f"{ours.title} − {rival.title}", gap, True))
+    limit = _limit([values for _, values, difference in panels if not difference])
     columns = min(5, len(panels))
     lines = -(-len(panels) // columns)
     width, height = WIDE * max(columns, 3) / 5, 1.55 * lines + 0.3
@@ -53,7 +55,7 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
     figure, axes = new_figure(width, height, lines, columns, layout=None)
     figure.subplots_adjust(0.5 / width, 0.4 / height, 1 - 0.7 / width, 1 - 0.22 / height, wspace=0.15, hspace=0.42)
     for ax, (title, values, difference) in zip(axes, panels, strict=False):
-        _panel(ax, title, values, difference)
+        _panel(ax, title, values, difference, limit)
     hide_spare(axes, len(panels))
     for i, ax in enumerate(axes[: len(panels)]):
         if i % columns:
@@ -62,24 +64,36 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
         ax.set_ylabel("After task")
     for ax in axes[max(0, len(panels) - columns) : len(panels)]:
         ax.set_xlabel("Task")
-    plain = [ax for ax, p in zip(axes, panels, strict=False) if not p[2]]
-    side = figure.add_axes((1 - 0.62 / width, 0.4 / height, 0.09 / width, 1 - 0.62 / height))
-    bar = figure.colorbar(plain[0].images[0], cax=side)
-    bar.set_label("Accuracy (%)")
-    bar.outline.set_visible(False)
+    bars = [(axes[0], False), *((ax, True) for ax, p in zip(axes, panels, strict=False) if p[2])]
+    share = (1 - 0.62 / height) / len(bars)
+    for i, (ax, difference) in enumerate(bars):
+        bottom = 0.4 / height + (len(bars) - 1 - i) * share
+        side = figure.add_axes((1 - 0.62 / width, bottom, 0.09 / width, share * (0.86 if len(bars) > 1 else 1)))
+        bar = figure.colorbar(ax.images[0], cax=side, extend="neither" if difference or limit == 100 else "max")
+        bar.set_label("Difference" if difference else "Accuracy (%)")
+        bar.outline.set_visible(False)
     differs = apart(grid.settings)[setting]
     name = f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}{', ' if differs else ''}{differs}"
     caption = (
         "Mean accuracy on each task (column) after each task (row); the last panel is a difference, blue above zero."
-    )
-    return Drawing(
-        f"matrices_{setting.slug}", f"Accuracy matrices: {name}", caption, figure, _data(grid, setting, rows)
-    )
+    ) + ("" if limit == 100 else f" Accuracies above {limit:.0f} have the last colour of the scale.")
+    title = f"Accuracy matrices: {name}"
+    # The paper's many matrices stay out of the page, whose cells show them.
+    shown = not grid.paper_settings
+    return Drawing(f"matrices_{setting.slug}", title, caption, figure, _data(grid, setting, rows), on_page=shown)
 
 
-def _panel(ax: Axes, title: str, values: Matrix, difference: bool) -> None:
+def _limit(matrices: list[Matrix]) -> float:
+    """Where the scale of accuracies ends. Of many tasks nearly all fields are far below the diagonal's."""
+    values = np.concatenate([m[~np.isnan(m)] for m in matrices])
+    if len(matrices[0]) <= 20:
+        return 100.0
+    return float(min(100.0, max(10.0, np.ceil(np.percentile(values, 97) / 10) * 10)))
+
+
+def _panel(ax: Axes, title: str, values: Matrix, difference: bool, scale: float) -> None:
     t = len(values)
-    limit = max(1.0, float(np.nanmax(np.abs(values)))) if difference else 100.0
+    limit = max(1.0, float(np.nanmax(np.abs(values)))) if difference else scale
     colours = mpl.colormaps["RdBu" if difference else "viridis"]
     ax.imshow(values, cmap=colours, vmin=-limit if difference else 0, vmax=limit, interpolation="nearest",
               aspect="equal", extent=(0.5, t + 0.5, t + 0.5, 0.5))  # fmt: skip
@@ -97,11 +111,12 @@ def _panel(ax: Axes, title: str, values: Matrix, difference: bool) -> None:
             ax.text(j + 1, i + 1, text, ha="center", va="center", fontsize=5.5, color="white" if dark else "black")
 
 
-def _data(grid: Grid, setting: Setting, rows: list[Row]) -> pd.DataFrame:
-    parts = []
+def _data(grid: Grid, setting: Setting, rows: list[Row]) -> list[Record]:
+    out: list[Record] = []
     for row in rows:
-        m = mean_matrix(grid, row, setting)
+        m, n = mean_matrix(grid, row, setting), grid.cell(row, setting).n
         after, task = np.nonzero(~np.isnan(m))
-        part = pd.DataFrame({"after_task": after + 1, "task": task + 1, "mean": m[after, task].round(6)})
-        parts.append(part.assign(method=row.method, variant=row.variant, n=grid.cell(row, setting).n))
-    return pd.concat(parts, ignore_index=True)
+        fields = zip((after + 1).tolist(), (task + 1).tolist(), m[after, task].round(6).tolist(), strict=True)
+        out += [{"after_task": i, "task": j, "mean": v, "method": row.method, "variant": row.variant, "n": n}
+                for i, j, v in fields]  # fmt: skip
+    return out

@@ -7,23 +7,14 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 
 from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, Row, Setting, dataset_title, memory_title
+from emi_bench.report.axes import ACCURACY, Setting, dataset_title, memory_title
+from emi_bench.report.cells import summarize
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import NARROW, WIDE, Drawing, new_figure
-from emi_bench.report.grid import Grid, summarize
-from emi_bench.report.statistics import contrast
-from emi_bench.report.studies import (
-    ALPHAS,
-    FLAGS,
-    PROTOTYPES,
-    Study,
-    all_studies,
-    is_study_setting,
-    published,
-    readings,
-)
+from emi_bench.report.statistics import NAN, contrast
+from emi_bench.report.studies import ALPHAS, METHOD, PARTS, PROTOTYPES, Study, is_study_setting, published, readings
 
 OURS, PAPER = "#d62718", "#404040"
 
@@ -36,62 +27,64 @@ def _where(setting: Setting) -> str:
     return f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}"
 
 
-def _data(study: Study) -> pd.DataFrame:
-    paper = published(study.keys) if is_study_setting(study.setting) else {}
-    return pd.DataFrame(
-        dict(zip(study.keys, point, strict=True))
-        | {"mean": s.mean, "std": s.spread, "n": s.n, "paper": paper.get(point, float("nan"))}
+def _data(study: Study) -> list[dict[str, Any]]:
+    paper = published(study.about) if is_study_setting(study.setting) else {}
+    return [
+        dict(zip(study.about.keys, point, strict=True))
+        | {"mean": s.mean, "std": s.spread, "n": s.n, "paper": paper.get(point, NAN)}
         for point, cell in study.points.items()
         if (s := summarize(cell, ACCURACY))
-    )
+    ]
 
 
-def ablation(grid: Grid) -> Iterator[Drawing]:
+def _column(data: list[dict[str, Any]], name: str) -> np.ndarray:
+    return np.array([d[name] for d in data], dtype=float)
+
+
+def ablation(evidence: Evidence) -> Iterator[Drawing]:
     """A bar for every set of parts, the paper's value as a mark."""
-    for study in all_studies(grid, FLAGS):
+    known = list(published(PARTS))
+    for study in evidence.studies[PARTS.kind]:
         data = _data(study)
+        points = [tuple(bool(d[k]) for k in PARTS.keys) for d in data]
+        order = sorted(range(len(data)), key=lambda i: known.index(points[i]) if points[i] in known else len(known))
+        shown = [data[i] for i in order]
+        names = ["\n+".join(["DualNet" if d["dualnet"] else "none", *(k.upper() for k in PARTS.keys[1:] if d[k])])
+                 if any(d[k] for k in PARTS.keys) else "OCM" for d in shown]  # fmt: skip
         figure, (ax,) = new_figure(NARROW + 1.2, 2.6)
-        parts = [[k for k in FLAGS[1:] if row[k]] for _, row in data.iterrows()]
-        base = ["DualNet" if on else "none" for on in data["dualnet"]]
-        names = [
-            "OCM" if b == "none" and not p else "\n+".join([b, *(x.upper() for x in p)])
-            for b, p in zip(base, parts, strict=True)
-        ]
-        rows = [tuple(bool(v) for v in row) for row in data[list(FLAGS)].to_numpy()]
-        known = list(published(FLAGS))
-        order = sorted(range(len(rows)), key=lambda i: known.index(rows[i]) if rows[i] in known else len(known))
-        x = np.arange(len(data))
-        full = [all(rows[i]) for i in order]
-        colours = [OURS if f else "#b9c4d0" for f in full]
-        ax.bar(x, data["mean"].iloc[order], yerr=data["std"].iloc[order].fillna(0), color=colours, width=0.7,
+        x, paper = np.arange(len(data)), _column(shown, "paper")
+        colours = [OURS if all(points[i]) else "#b9c4d0" for i in order]
+        ax.bar(x, _column(shown, "mean"), yerr=np.nan_to_num(_column(shown, "std")), color=colours, width=0.7,
                error_kw={"elinewidth": 0.8})  # fmt: skip
-        if data["paper"].notna().any():
-            ax.plot(x, data["paper"].iloc[order], linestyle="none", marker="_", markersize=14, markeredgewidth=1.6,
-                    color=PAPER, label="paper")  # fmt: skip
+        if not np.isnan(paper).all():
+            ax.plot(x, paper, linestyle="none", marker="_", markersize=14, markeredgewidth=1.6, color=PAPER,
+                    label="paper")  # fmt: skip
             ax.legend(loc="upper left")
-        lowest = float(np.nanmin([data["mean"].min(), data["paper"].min()]))
+        lowest = float(np.nanmin([_column(shown, "mean"), paper]))
         ax.set_ylim(bottom=max(0.0, lowest - 6))
-        ax.set_xticks(x, [names[i] for i in order], fontsize=6)
+        ax.set_xticks(x, names, fontsize=6)
         ax.set_ylabel("Average accuracy (%)")
         ax.grid(axis="x", visible=False)
         caption = f"Parts of EMI on {_where(study.setting)} (mean, one sample standard deviation). The axis is cut."
         yield Drawing(_name("ablation", study.setting), "Ablation", caption, figure, data)
 
 
-def alpha(grid: Grid) -> Iterator[Drawing]:
+def alpha(evidence: Evidence) -> Iterator[Drawing]:
     """alpha by alpha_b as heat maps: ours, and the paper's beside it on its own setting."""
-    for study in all_studies(grid, ALPHAS):
+    for study in evidence.studies[ALPHAS.kind]:
         data = _data(study)
-        if data["alpha"].nunique() < 2 or data["alpha_b"].nunique() < 2:
+        alphas, alphas_b = (sorted({d[k] for d in data}) for k in ALPHAS.keys)
+        if len(alphas) < 2 or len(alphas_b) < 2:
             continue
-        panels = [("ours", "mean")] + ([("paper", "paper")] if data["paper"].notna().any() else [])
+        panels = [("ours", "mean")] + ([("paper", "paper")] if not np.isnan(_column(data, "paper")).all() else [])
         figure, axes = new_figure(NARROW * len(panels), 2.5, 1, len(panels))
         for ax, (title, column) in zip(axes, panels, strict=True):
-            table = data.pivot(index="alpha", columns="alpha_b", values=column)
-            values = table.to_numpy(dtype=float)
+            values = np.full((len(alphas), len(alphas_b)), NAN)
+            for d in data:
+                values[alphas.index(d["alpha"]), alphas_b.index(d["alpha_b"])] = d[column]
             image = ax.imshow(values, cmap=mpl.colormaps["viridis"], aspect="auto")
-            ax.set_xticks(range(values.shape[1]), [f"{v:g}" for v in table.columns])
-            ax.set_yticks(range(values.shape[0]), [f"{v:g}" for v in table.index])
+            ax.set_xticks(range(values.shape[1]), [f"{v:g}" for v in alphas_b])
+            ax.set_yticks(range(values.shape[0]), [f"{v:g}" for v in alphas])
             ax.set_xlabel(r"$\alpha_b$ (replay)")
             ax.set_ylabel(r"$\alpha$ (stream)")
             ax.set_title(title)
@@ -106,23 +99,16 @@ def alpha(grid: Grid) -> Iterator[Drawing]:
         yield Drawing(_name("alpha", study.setting), "Thresholds of DMI", caption, figure, data)
 
 
-def prototypes(grid: Grid) -> Iterator[Drawing]:
+def prototypes(evidence: Evidence) -> Iterator[Drawing]:
     """Accuracy against the samples per prototype."""
-    for study in all_studies(grid, PROTOTYPES):
-        data = _data(study).sort_values("n_proto")
+    for study in evidence.studies[PROTOTYPES.kind]:
+        data = sorted(_data(study), key=lambda d: d["n_proto"])
         figure, (ax,) = new_figure(NARROW, 2.3)
-        ax.errorbar(
-            data["n_proto"],
-            data["mean"],
-            yerr=data["std"].fillna(0),
-            color=OURS,
-            marker="*",
-            markersize=6,
-            label="ours",
-        )
-        if data["paper"].notna().any():
-            ax.plot(data["n_proto"], data["paper"], color=PAPER, marker="o", linestyle="--", label="paper")
-        ax.set_xticks(data["n_proto"])
+        x, std, paper = _column(data, "n_proto"), np.nan_to_num(_column(data, "std")), _column(data, "paper")
+        ax.errorbar(x, _column(data, "mean"), yerr=std, color=OURS, marker="*", markersize=6, label="ours")
+        if not np.isnan(paper).all():
+            ax.plot(x, paper, color=PAPER, marker="o", linestyle="--", label="paper")
+        ax.set_xticks(x)
         ax.set_xlabel("$N_p$ (samples per prototype)")
         ax.set_ylabel("Average accuracy (%)")
         ax.legend()
@@ -130,38 +116,36 @@ def prototypes(grid: Grid) -> Iterator[Drawing]:
         yield Drawing(_name("prototypes", study.setting), "Samples per prototype", caption, figure, data)
 
 
-def readings_figure(grid: Grid) -> Iterator[Drawing]:
+def readings_figure(evidence: Evidence) -> Iterator[Drawing]:
     """Each other reading of the paper against the default, paired; the paper's value as a line."""
+    grid = evidence.grid
     for setting in grid.settings:
         found = readings(grid, setting)
         if not found:
             continue
-        base = grid.cell(Row("emi"), setting, spare=True).by_seed(ACCURACY)
+        base = grid.cell(grid.row(METHOD), setting, spare=True).by_seed(ACCURACY)
         records: list[dict[str, Any]] = []
         for row, cell, changed in found:
             d = contrast(cell.by_seed(ACCURACY), base)
             change = ", ".join(f"{k}: {v}" for k, v in changed.items())
             records.append({"variant": row.variant, "change": change, "mean": d.mean, "low": d.low, "high": d.high,
                             "n": d.n, "paired": d.paired})  # fmt: skip
-        data = pd.DataFrame(records)
-        figure, (ax,) = new_figure(WIDE * 0.75, 0.8 + 0.24 * len(data))
+        figure, (ax,) = new_figure(WIDE * 0.75, 0.8 + 0.24 * len(records))
         for y, r in enumerate(records):
             ax.plot([r["low"], r["high"]], [y, y], color=OURS, linewidth=1.6)
             ax.plot(r["mean"], y, color=OURS, marker="o")
         ax.axvline(0, color="black", linewidth=0.7)
-        paper = reference.values("average_accuracy", reference.PAPER)
-        hit = paper[
-            (paper["method"] == "emi") & (paper["dataset"] == setting.dataset) & (paper["memory"] == setting.memory)
-        ]
-        if len(hit) and setting in grid.paper_settings:
-            gap = float(hit["mean"].iloc[0]) - float(np.mean(list(base.values())))
+        printed = [c.published for c in evidence.compared if c.source == reference.PAPER and c.place == "table1"
+                   and (c.method, c.dataset, c.memory) == (METHOD, setting.dataset, setting.memory)]  # fmt: skip
+        if printed and setting in grid.paper_settings:
+            gap = printed[0] - float(np.mean(list(base.values())))
             ax.axvline(gap, color=PAPER, linestyle="--", linewidth=1, label="the paper's value")
             ax.legend(loc="best")
-            data["paper_minus_default"] = gap
-        ax.set_yticks(range(len(data)), list(data["change"]))
-        ax.set_ylim(len(data) - 0.5, -0.5)
+            records = [r | {"paper_minus_default": gap} for r in records]
+        ax.set_yticks(range(len(records)), [r["change"] for r in records])
+        ax.set_ylim(len(records) - 0.5, -0.5)
         ax.set_xlabel("Accuracy minus the default's (points)")
         caption = (
-            f"Other readings of EMI on {_where(setting)} against the default: paired differences, 95 % BCa intervals."
+            f"Other readings of EMI on {_where(setting)} against the default: paired differences, 95 % t intervals."
         )
-        yield Drawing(f"readings_{setting.slug}", "Readings of EMI", caption, figure, data)
+        yield Drawing(f"readings_{setting.slug}", "Readings of EMI", caption, figure, records)

@@ -6,20 +6,21 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-import pandas as pd
-
 from emi_bench.report.axes import ACCURACY, TIME, Setting, dataset_title, memory_title
+from emi_bench.report.cells import summarize
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import WIDE, Drawing, look, new_figure, one_legend
-from emi_bench.report.grid import Grid, summarize
+from emi_bench.report.grid import Grid
 
 
 def _families(grid: Grid) -> list[list[Setting]]:
     """Columns of one data set and protocol, small memory first."""
-    return [list(g) for _, g in groupby(grid.settings, key=lambda s: (s.dataset, s.n_tasks, s.protocol))]
+    return [list(g) for _, g in groupby(grid.settings, key=lambda s: s.family)]
 
 
-def memory(grid: Grid) -> Iterator[Drawing]:
+def memory(evidence: Evidence) -> Iterator[Drawing]:
     """Accuracy against memory, where a data set has two or more sizes."""
+    grid = evidence.grid
     families = [f for f in _families(grid) if len(f) > 1]
     if not families:
         return
@@ -43,13 +44,14 @@ def memory(grid: Grid) -> Iterator[Drawing]:
         ax.set_title(dataset_title(family[0].dataset))
         ax.set_xlabel("Memory (images)")
     axes[0].set_ylabel("Average accuracy (%)")
-    one_legend(figure, axes)
+    one_legend(figure, axes, {row for f in families for row in grid.rows(f)})
     caption = "Average accuracy after the last task against memory size; bars are one sample standard deviation."
-    yield Drawing("memory", "Accuracy and memory", caption, figure, pd.DataFrame(records))
+    yield Drawing("memory", "Accuracy and memory", caption, figure, records)
 
 
-def cost(grid: Grid) -> Iterator[Drawing]:
+def cost(evidence: Evidence) -> Iterator[Drawing]:
     """Accuracy against time per training batch, at the largest memory of each data set."""
+    grid = evidence.grid
     settings = [f[-1] for f in _families(grid)]
     records: list[dict[str, Any]] = [
         {"dataset": s.dataset, "memory": s.memory, "method": row.method, "variant": row.variant, "accuracy": acc.mean,
@@ -78,8 +80,8 @@ def cost(grid: Grid) -> Iterator[Drawing]:
         ax.set_title(f"{dataset_title(setting.dataset)} ({memory_title(setting.memory)})")
         ax.set_xlabel("Training time (ms per batch)")
     axes[0].set_ylabel("Average accuracy (%)")
-    one_legend(figure, axes)
-    data = pd.DataFrame(records).drop(columns=["_row", "_setting"])
+    one_legend(figure, axes, {r["_row"] for r in records})
+    data = [{k: v for k, v in r.items() if k[0] != "_"} for r in records]
     caption = (
         "Average accuracy against the median time of a training step, at each data set's largest memory. What a method "
         "does at the end of a task or only now and then (SSD's summaries) is not in it; one that trains only at the "

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
-from emi_bench.report.grid import Cell, Grid
+from emi_bench.report.cells import Cell
+from emi_bench.report.grid import Grid
 from emi_bench.report.runs import Run
 
 ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
@@ -107,15 +108,15 @@ class PageData:
         shown = [None if v != v else round(v * 100, 3) for v in numbers]
         cost = [None if (v := run.values[k]) != v else round(v, 3) for k in ("ms_per_batch", "wall_seconds")]
         peak = run.values["peak_memory_bytes"]
-        same = {k: v for k, v in run.facts.items() if k not in ("started", "finished", "class_order")}
-        order = run.facts.get("class_order")
+        same = {k: v for k, v in run.about.items() if k not in ("started", "finished", "class_order")}
+        order = run.about.get("class_order")
         # One text a cell: the seed is put back where the page shows it.
         command = re.sub(rf"--seed {run.seed}\b", "--seed {seed}", run.command)
         return [
             run.run_id[:16], run.seed, *shown, *cost, None if peak != peak else round(peak / 1e6),
             pack(lower(coarse(run.matrix, RUN_BLOCKS))),
             self._configs.add(run.config), self._facts.add(same), self._commands.add(command),
-            str(run.facts.get("finished", "")),
+            str(run.about.get("finished", "")),
             " ".join(map(str, order)) if order is not None and len(order) <= 20 else "",
         ]  # fmt: skip
 
@@ -132,9 +133,8 @@ class PageData:
 def published_values(row: Row, setting: Setting) -> list[Mapping[str, Any]]:
     """Every published value of a cell, with its source."""
     frame = reference.values()
-    hits = frame[
-        (frame["method"] == row.method) & (frame["dataset"] == setting.dataset) & (frame["memory"] == setting.memory)
-    ]
+    wanted = {"method": row.method, "dataset": setting.dataset, "n_tasks": setting.n_tasks, "memory": setting.memory}
+    hits = frame[(frame[list(wanted)] == list(wanted.values())).all(axis=1)]
     if row.variant or not len(hits):
         return []
     return [

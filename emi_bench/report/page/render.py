@@ -2,127 +2,77 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
 from emi_bench import reference
-from emi_bench.report.axes import (
-    ACCURACY,
-    FORGETTING,
-    FORGETTING_RAPTOR,
-    INCREMENTAL,
-    SPREADS,
-    Metric,
-    Row,
-    Setting,
-    Spread,
-    apart,
-    dataset_title,
-    memory_title,
-)
-from emi_bench.report.claims import Checked, claims_headline
-from emi_bench.report.compare import RULE, Comparison, by_method, headline
-from emi_bench.report.grid import Grid, summarize
+from emi_bench.report import compare, sentences
+from emi_bench.report.axes import ACCURACY, SPREADS, Row, Setting, apart, dataset_title, memory_title
+from emi_bench.report.cells import summarize
+from emi_bench.report.evidence import Evidence
+from emi_bench.report.model import Section, Table, Value
 from emi_bench.report.page.data import PageData
+from emi_bench.report.page.pictures import Picture
 from emi_bench.report.plain import plain_value
-from emi_bench.report.statistics import Difference, Overall, contrast
-from emi_bench.report.table import Table
-from emi_bench.report.tables import method_table
+from emi_bench.report.statistics import contrast
+from emi_bench.report.tables import MAIN
 
-METRICS: tuple[tuple[str, str, Metric], ...] = (
-    ("acc", "Accuracy", ACCURACY),
-    ("forg", "Forgetting", FORGETTING),
-    ("raptor", "Forgetting (T tasks)", FORGETTING_RAPTOR),
-    ("inc", "Incremental", INCREMENTAL),
-)
-
-#: Tables whose numbers the switchable results table already shows.
-MAIN_TABLES = ("table1", "table2", "incremental", "accuracy", "forgetting", "incremental_accuracy")
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure for the page: small PNG bytes."""
-
-    name: str
-    title: str
-    caption: str
-    png: bytes
-
-    @property
-    def src(self) -> str:
-        return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
-
-
-@dataclass(frozen=True)
-class Content:
-    """Everything the page shows besides the grid itself."""
-
-    tables: Sequence[Table]
-    compared: Sequence[Comparison]
-    differences: Sequence[Difference]
-    overall: Sequence[Overall]
-    claims: Sequence[Checked]
-    pictures: Sequence[Picture]
-    spread: Spread = "std"
+#: What the switch over the results calls the tables.
+TITLES = {"acc": "Accuracy", "forg": "Forgetting", "raptor": "Forgetting (T tasks)", "inc": "Incremental"}
 
 
 def _cell(
-    grid: Grid, data: PageData, row: Row, setting: Setting, marks: Mapping[str, Any], spread: Spread
+    evidence: Evidence, data: PageData, row: Row, setting: Setting, values: Mapping[str, Value]
 ) -> dict[str, Any]:
-    cell = grid.cell(row, setting)
-    shown = []
-    for key, _, metric in METRICS:
-        summary = summarize(cell, metric, spread)
-        value = marks[key].get((row, setting))
-        shown.append({
-            "key": key, "text": plain_value(value, marks=False) if value else "–", "best": bool(value and value.best),
-            "second": bool(value and value.second), "sort": "" if summary is None else f"{summary.mean:.6f}",
-        })  # fmt: skip
+    cell = evidence.grid.cell(row, setting)
+    shown = [
+        {"key": key, "text": plain_value(v, marks=False), "best": v.best, "second": v.second,
+         "sort": "" if v.summary is None else f"{v.summary.mean:.6f}"}
+        for key, v in values.items()
+    ]  # fmt: skip
     state = "missing" if not cell.n else "partial" if cell.n < cell.expected else "done"
     return {"index": data.index(row, setting), "n": cell.n, "expected": cell.expected, "state": state, "values": shown}
 
 
-def results_table(
-    grid: Grid, data: PageData, settings: Sequence[Setting], title: str, whole: bool, spread: Spread
-) -> dict[str, Any]:
+def results_table(evidence: Evidence, data: PageData, paper: bool) -> dict[str, Any]:
     """One table with all metrics in it; the page switches between them."""
-    rows = grid.rows(settings, whole)
-    marks: dict[str, Any] = {}
-    for key, _, metric in METRICS:
-        table = method_table(grid, settings, metric, spread, name=key, title=title, whole=whole)
-        marks[key] = {}
+    grid, tables = evidence.grid, evidence.main[paper]
+    settings = grid.paper_settings if paper else grid.other_settings
+    values: dict[Row, list[dict[str, Value]]] = {
+        line.row: [{} for _ in settings] for line in tables["acc"].lines if line.row
+    }
+    for key, table in tables.items():
         for line in table.lines:
-            for setting, value in zip(settings, line.values, strict=True):
-                where = dict(value.key)
-                marks[key][Row(str(where["method"]), str(where["variant"])), setting] = value
-    groups: list[list[Any]] = []
+            for at, value in enumerate(line.values):
+                values[line.row][at][key] = value  # type: ignore[index]
+    nothing = dict.fromkeys(MAIN, Value(None))
     differs = apart(settings)
+    groups: list[list[Any]] = []
     for s in settings:
-        name = f"{dataset_title(s.dataset)} ({s.n_tasks} tasks{', ' if differs[s] else ''}{differs[s]})"
-        if groups and groups[-1][0] == name and groups[-1][2] == s.protocol:
-            groups[-1][1] += 1
-        else:
-            groups.append([name, 1, s.protocol])
+        if not groups or groups[-1][2] != s.family:
+            groups.append(
+                [f"{dataset_title(s.dataset)} ({s.n_tasks} tasks{', ' * bool(differs[s])}{differs[s]})", 0, s.family]
+            )
+        groups[-1][1] += 1
+    title = "The paper's grid" if paper else "Other settings" if grid.paper_settings else "Results"
     return {
         "title": title,
         "groups": [(name, span) for name, span, _ in groups],
         "columns": [memory_title(s.memory) for s in settings],
         "rows": [
-            {"title": r.title, "role": r.role, "cells": [_cell(grid, data, r, s, marks, spread) for s in settings]}
-            for r in rows
+            {"title": r.title, "role": r.role,
+             "cells": [_cell(evidence, data, r, s, nothing | v) for s, v in zip(settings, found, strict=True)]}
+            for r, found in values.items()
         ],
-    }
+    }  # fmt: skip
 
 
-def variant_rows(grid: Grid, data: PageData) -> list[dict[str, Any]]:
+def variant_rows(evidence: Evidence, data: PageData) -> list[dict[str, Any]]:
     """Named changes of a method's constants, each against its default, paired."""
-    out = []
+    out, grid = [], evidence.grid
     for setting in grid.settings:
         for row in grid.variants(setting):
             cell, base = grid.cell(row, setting), grid.cell(Row(row.method), setting, spare=True)
@@ -132,7 +82,7 @@ def variant_rows(grid: Grid, data: PageData) -> list[dict[str, Any]]:
             d = contrast(cell.by_seed(ACCURACY), base.by_seed(ACCURACY)) if base.n else None
             out.append({
                 "index": data.index(row, setting), "title": row.title, "n": cell.n, "mean": f"{summary.mean:.1f}",
-                "where": f"{dataset_title(setting.dataset)} {memory_title(setting.memory)}",
+                "where": setting.title,
                 "spread": "" if summary.spread != summary.spread else f"{summary.spread:.1f}",
                 "delta": "" if d is None else f"{d.mean:+.1f}",
                 "interval": "" if d is None or d.low != d.low else f"[{d.low:+.1f}, {d.high:+.1f}]",
@@ -140,17 +90,14 @@ def variant_rows(grid: Grid, data: PageData) -> list[dict[str, Any]]:
     return out
 
 
-def render(grid: Grid, content: Content) -> str:
+def render(
+    evidence: Evidence, tables: Sequence[Table], pictures: Sequence[Picture], sections: Sequence[Section], source: str
+) -> str:
     """The whole page as one string."""
+    grid = evidence.grid
     data = PageData(grid)
-    spread = content.spread
-    tables = []
-    if grid.paper_settings:
-        tables.append(results_table(grid, data, grid.paper_settings, "The paper's grid", True, spread))
-    if grid.other_settings:
-        title = "Other settings" if grid.paper_settings else "Results"
-        tables.append(results_table(grid, data, grid.other_settings, title, False, spread))
-    cells = [c for t in tables for r in t["rows"] for c in r["cells"]]
+    results = [results_table(evidence, data, paper) for paper in evidence.main]
+    cells = [c for t in results for r in t["rows"] for c in r["cells"]]
     environment = Environment(
         loader=PackageLoader("emi_bench.report.page", ""),
         autoescape=select_autoescape(["html", "j2"]),
@@ -158,32 +105,31 @@ def render(grid: Grid, content: Content) -> str:
         lstrip_blocks=True,
     )
     here = files(__package__)
-    variants = variant_rows(grid, data)
+    variants = variant_rows(evidence, data)
     return environment.get_template("index.html.j2").render(
         style=(here / "page.css").read_text("utf-8"),
         script=(here / "page.js").read_text("utf-8"),
-        metrics=[(key, title, metric.higher) for key, title, metric in METRICS],
-        tables=tables,
+        metrics=[(key, TITLES[key], metric.higher) for key, (_, metric) in MAIN.items()],
+        tables=results,
         variants=variants,
         counts={s: sum(c["state"] == s for c in cells) for s in ("done", "partial", "missing")},
         n_runs=len(grid.runs),
-        devices=sorted({str(r.facts.get("device", "")) for r in grid.runs} - {""}),
+        devices=sorted({str(r.about.get("device", "")) for r in grid.runs} - {""}),
         notes=grid.notes,
-        spread=SPREADS[spread],
-        studies=[t for t in content.tables if t.name not in MAIN_TABLES],
+        spread=SPREADS[evidence.spread],
+        studies=[t for t in tables if t.kind not in ("accuracy", "forgetting", "incremental", "variants")],
         plain_value=plain_value,
-        compared=[c for c in content.compared if c.n],
-        n_compared=len(content.compared),
-        headline=headline(list(content.compared)) if content.compared else "",
-        by_method={Row(m).title: v for m, v in by_method(content.compared).items()},
-        rule=RULE,
+        compared=[c for c in evidence.compared if c.n],
+        headline=compare.headline(evidence.compared) if evidence.compared else "",
+        by_method={r.title: v for r, v in compare.by_method(evidence.compared).items()},
+        rule=compare.RULE,
         sources=reference.sources(),
-        differences=content.differences,
-        overall=content.overall,
-        claims=content.claims,
-        claims_headline=claims_headline(list(content.claims)),
-        pictures=content.pictures,
-        dataset_title=dataset_title,
-        memory_title=memory_title,
+        differences=evidence.differences,
+        overall=evidence.overall,
+        claims=evidence.sentences,
+        claims_headline=sentences.headline(evidence.sentences),
+        claims_rule=sentences.RULE,
+        pictures=pictures,
+        sections=sections,
         data=data.document(),
     )

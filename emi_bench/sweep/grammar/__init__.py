@@ -1,7 +1,8 @@
 """The grammar of sweep files. A leaf: it knows neither methods nor data, and needs neither torch nor Ray."""
 
-from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Part, Resources, Sweep
+from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Part, Resources, Sweep, seconds_of
 from emi_bench.sweep.grammar.reading import named_runs, placed, read_grammar
+from emi_bench.sweep.grammar.shipped import shipped, sweep_path, sweep_word
 from emi_bench.sweep.grammar.source import YamlSource
 
 __all__ = [
@@ -14,4 +15,8 @@ __all__ = [
     "named_runs",
     "placed",
     "read_grammar",
+    "seconds_of",
+    "shipped",
+    "sweep_path",
+    "sweep_word",
 ]

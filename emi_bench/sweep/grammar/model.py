@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,26 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from emi_bench.problem import MOST_MEMORY
+from emi_bench.seeds import LAST_SEED
+
 DEFAULT_VARIANT = "default"
 MOST_RUNS = 100_000  # of one file
 MOST_SEEDS = 10_000  # of one file
-MOST_MEMORY = 10_000_000  # images; one of 32 px takes 3 kB
-LAST_SEED = 2**63 - 1  # results keep a seed in 64 bits
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def seconds_of(text: Any) -> Any:
+    """`6h` as seconds; a number stays.
+
+    >>> seconds_of("6h"), seconds_of("1.5m"), seconds_of(90)
+    (21600.0, 90.0, 90)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhd])", str(text))
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]] if found else text
 
 
 class Resources(_Strict):
@@ -33,6 +45,8 @@ class Resources(_Strict):
     """Gigabytes of a card, for `gpu: auto`; asked of a card unless given."""
     device: Literal["auto", "cpu", "cuda"] | None = None
     """Where torch computes: `auto` is cuda for runs that hold a share of a card."""
+    time: Annotated[float | None, Field(gt=0), BeforeValidator(seconds_of)] = None
+    """The longest a run may take in one sitting: 90s, 30m, 6h, 2d; it then fails, with its finished tasks kept."""
     custom: dict[str, float] = Field(default_factory=dict)
     """Ray's custom resources, as in `ray start --resources '{"a100": 4}'`."""
 

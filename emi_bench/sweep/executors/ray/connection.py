@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -18,6 +20,7 @@ from emi_bench.sweep.executors.ray import private
 from emi_bench.sweep.resources import Cluster
 
 PREFIX = "emi-ray-"
+LONGEST_PLACE = 15  # of TMPDIR: with our folder, Ray's session and the socket's name it comes to 104
 
 #: Read by Ray and Tune when they are imported or when workers start.
 QUIET = {
@@ -52,7 +55,15 @@ def join(address: str) -> Cluster:
             f"no Ray cluster at {address}: {str(e).splitlines()[0]}",
             hint="start one with `ray start --head`, or leave --address (and RAY_ADDRESS) out to use this machine",
         ) from e
-    return Cluster([node["Resources"] for node in ray.nodes() if node["Alive"]])
+    return nodes_alive()
+
+
+def nodes_alive() -> Cluster:
+    """What the nodes have that are there now."""
+    import ray
+
+    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return Cluster([node["Resources"] for node in known if node["Alive"]])
 
 
 def start(machine: dict[str, float], *, every_core: bool) -> str:
@@ -65,17 +76,22 @@ def start(machine: dict[str, float], *, every_core: bool) -> str:
     if every_core:  # Ray says it to a worker before a run; one that has imported torch by then takes no notice
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     ray = _imported()
-    folder = str(_temp_folder())
-    ray.init(
-        address="local",
-        num_cpus=int(machine["CPU"]),
-        num_gpus=int(machine.get("GPU", 0)),
-        include_dashboard=False,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=folder,
-        **private.ready_workers(every_core),
-        **INIT,
-    )
+    folder = _temp_folder()
+    try:
+        ray.init(
+            address="local",
+            num_cpus=int(machine["CPU"]),
+            num_gpus=int(machine.get("GPU", 0)),
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=folder,
+            **private.ready_workers(every_core),
+            **INIT,
+        )
+    except Exception as e:  # of many kinds, and some of its own
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise _no_ray(f"{type(e).__name__}: {str(e).strip().partition(chr(10))[0]}") from e
     return folder
 
 
@@ -109,28 +125,47 @@ def lost_errors() -> tuple[type[BaseException], ...]:
 
 
 def card_bytes() -> float:
-    """The memory of the smallest card that answers; asked of one worker with a card."""
+    """The memory of the smallest card of the cluster. Every node with cards is asked, and nothing reserved: others may
+    be at work on all of them."""
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    @ray.remote(num_gpus=1, num_cpus=0)  # type: ignore[misc, unused-ignore]
-    def ask() -> float:
-        import torch
-
-        return float(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else 0.0
-
-    try:
-        answer: float = ray.get(ask.remote(), timeout=60)
-    except Exception as e:
+    ask = ray.remote(num_cpus=0, num_gpus=0, max_retries=0)(cards_here)
+    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    nodes = [n["NodeID"] for n in known if n["Alive"] and n["Resources"].get("GPU")]
+    asked = [ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(n, soft=False)).remote() for n in nodes]
+    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=60)
+    sizes: list[float] = []
+    for answer in answered:
+        with contextlib.suppress(ray.exceptions.RayError):  # a node that went away meanwhile
+            sizes += ray.get(answer)
+    if not answered:
         raise UserError(
-            f"no card of the cluster tells its memory: {type(e).__name__}",
+            "no node with a card tells its memory within a minute",
             hint="say how much it has, `resources: {gpu_memory: 24}`, or give the share, `gpu: 0.2`",
-        ) from e
-    if not answer:
-        raise UserError(
-            "the cluster has cards, but torch sees none of them",
-            hint="install a CUDA build of torch, or say `resources: {gpu: 0}`",
         )
-    return answer
+    if not sizes:
+        raise UserError(
+            "the cluster has cards, but neither nvidia-smi nor torch sees any of them",
+            hint="install the driver and a CUDA build of torch, or say `resources: {gpu: 0}`",
+        )
+    return min(sizes)
+
+
+def cards_here() -> list[float]:
+    """Bytes of every card of this machine, also of those that this process may not use."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+        told = subprocess.run(ask, capture_output=True, text=True, timeout=30, check=True).stdout
+        return [float(line) * 2**20 for line in told.split("\n") if line.strip()]
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        # A process of its own: this one was told to see no card, which torch believes for good.
+        script = "import torch as t; print(*(t.cuda.mem_get_info(i)[1] for i in range(t.cuda.device_count())))"
+        free = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+        ask = [sys.executable, "-c", script]
+        told = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True, env=free).stdout
+        return [float(word) for word in told.split()]
+    return []
 
 
 def _knock(address: str) -> None:
@@ -140,11 +175,31 @@ def _knock(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=5).close()
 
 
-def _temp_folder() -> Path:
-    """A short path (sockets live in it) that names its process, so that the remains of killed ones can be cleared."""
-    base = Path(tempfile.gettempdir())
-    for old in base.glob(f"{PREFIX}*"):
+def _temp_folder() -> str:
+    """A folder for Ray that names its process, so that the remains of killed ones can be cleared. Sockets live in it,
+    whose paths may have about a hundred characters: where TMPDIR is long, another place is taken."""
+    places = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm", str(Path.home())]
+    short = [place for place in dict.fromkeys(places) if len(place) <= LONGEST_PLACE and os.access(place, os.W_OK)]
+    if not short:
+        raise _no_ray(
+            f"no folder with a path of at most {LONGEST_PLACE} characters is writable: Ray's sockets need one"
+        )
+    for place in short:
+        _clear(Path(place))
+    return tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=short[0])
+
+
+def _clear(place: Path) -> None:
+    """What killed sweeps left."""
+    for old in place.glob(f"{PREFIX}*"):
         pid = old.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
             shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+
+
+def _no_ray(why: str) -> UserError:
+    return UserError(
+        f"Ray does not start on this machine: {why}",
+        hint="set TMPDIR to a folder with a short path and some room (Ray's log is below it), "
+        "or do without: --executor inline runs in this process",
+    )

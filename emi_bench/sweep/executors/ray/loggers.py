@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emi_bench.errors import UserError
 
@@ -41,9 +42,16 @@ def folder(name: str | None, results: str) -> str | None:
     return f"{results}/_log"
 
 
+def curve_of(trial: Any) -> str:
+    """A trial's folder, by which tensorboard names its curve: `er-digits-M=50-seed-0-6d00f9acdab4`."""
+    return re.sub(r"[^\w.+=-]+", "-", f"{trial.config['run']}-{trial.config['cell'][:12]}")
+
+
 def make(name: str, sweep: str, results: str) -> tune.Callback:
     """A logger of Tune's."""
     _, module, attribute = LOGGERS[name]
+    if name == "tensorboard":
+        return _tensorboard(f"{folder(name, results)}/{sweep}")
     keywords: dict[str, dict[str, str]] = {
         "mlflow": {"experiment_name": sweep},
         "wandb": {
@@ -53,3 +61,20 @@ def make(name: str, sweep: str, results: str) -> tune.Callback:
     }
     callback: tune.Callback = getattr(importlib.import_module(module), attribute)(**keywords.get(name, {}))
     return callback
+
+
+def _tensorboard(place: str) -> tune.Callback:
+    from ray.tune.logger import TBXLoggerCallback
+
+    class Kept(TBXLoggerCallback):
+        """Writes where the curves are to stay. Tune's own writes to a folder of its session, and has it copied once the
+        sweep is over: after Ctrl-C there would be nothing."""
+
+        def log_trial_start(self, trial: Any) -> None:
+            if trial in self._trial_writer:
+                self._trial_writer[trial].close()
+            self._trial_writer[trial] = self._summary_writer_cls(f"{place}/{curve_of(trial)}", flush_secs=30)
+            self._trial_result[trial] = {}
+
+    made: tune.Callback = Kept()  # type: ignore[no-untyped-call]
+    return made

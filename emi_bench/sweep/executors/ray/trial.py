@@ -28,6 +28,7 @@ gc.unfreeze()
 gc.enable()
 
 os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")  # Tune looks here when it makes a trial: relative paths stay right
+GRACE = 60.0  # seconds over its time in which a run may end by itself
 REPORT_EVERY = 1.0  # seconds: the driver pays for every report
 
 
@@ -47,7 +48,6 @@ class CellTrial(tune.Trainable):
         assert job is not None
         gc.freeze()  # what is imported stays: no collection between two runs has to walk it
         self.job = job
-        job.load_plugins()
         self._data: dict[Any, DataSet] = {}
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self._reported = 0.0
@@ -62,8 +62,12 @@ class CellTrial(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        event = self._events.get()
-        while "state" not in event and (rest := self._reported + REPORT_EVERY - time.monotonic()) > 0:
+        event = self._next()
+        while (
+            "state" not in event
+            and "waits" not in event
+            and (rest := self._reported + REPORT_EVERY - time.monotonic()) > 0
+        ):
             try:
                 event = self._events.get(timeout=rest)
             except queue.Empty:
@@ -71,7 +75,19 @@ class CellTrial(tune.Trainable):
         self._reported = time.monotonic()
         return event
 
+    def _next(self) -> dict[str, Any]:
+        """The next event; a run that is over its time and silent (a hung card, a transfer that never ends) is given up.
+        This process is not used again."""
+        limit = self.job.requests[self._run_id].time
+        try:
+            return self._events.get(
+                timeout=None if limit is None else max(0.0, self._began + limit + GRACE - time.monotonic())
+            )
+        except queue.Empty:
+            return asdict(self.job.give_up(self._run_id)) | {"done": True, "host": os.uname().nodename}
+
     def _begin(self, run_id: str) -> None:
+        self._run_id, self._began = run_id, time.monotonic()
         self._events = queue.Queue()
         self._reported = 0.0
         self._clean = False
@@ -86,8 +102,11 @@ class CellTrial(tune.Trainable):
                 told = at.phase
                 self._events.put({"phase": at.phase, "n_phases": at.n_phases, "accuracy": at.accuracy})
 
+        def wait(why: OSError) -> None:
+            self._events.put({"waits": str(why)})
+
         try:
-            outcome = self.job.run(run_id, self._fetch, progress)
+            outcome = self.job.run(run_id, self._fetch, progress, wait)
         except BaseException as e:  # the trial waits for an event: there must be one
             outcome = Outcome("failed", error=f"{type(e).__name__}: {e}")
         self._clean = outcome.state != "out_of_memory" and "CUDA" not in outcome.error

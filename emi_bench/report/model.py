@@ -1,15 +1,23 @@
-"""What a table is before it becomes LaTeX, Markdown or HTML: text, numbers, and the marks on them."""
+"""What a report is made of before it becomes LaTeX, CSV or HTML: tables with marks, figures' data, sections."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from emi_bench.report.grid import Summary
+from emi_bench.report.axes import Row
+from emi_bench.report.cells import Summary
 
 DASH = "–"
 DAGGER = "†"
 TIE = 1e-9  #: two means this close are equal: sums of the same numbers in another order
+Record = Mapping[str, Any]  #: a line of a CSV file
+Kind = Literal["accuracy", "forgetting", "incremental", "variants", "ablation", "alpha", "prototypes", "efficiency"]
+#: The paper's tables by number.
+NUMBERED: dict[int, Kind] = {
+    1: "accuracy", 2: "forgetting", 3: "ablation", 4: "alpha", 5: "prototypes", 6: "efficiency",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,19 +47,21 @@ class Line:
     values: tuple[Value, ...]
     cite: str = ""
     compete: bool = True
+    row: Row | None = None  #: in a table of methods
 
 
 @dataclass(frozen=True)
 class Table:
-    """Blocks of lines under grouped columns; a rule between blocks."""
+    """Blocks of lines under grouped columns, a rule between blocks. `number`: of the paper's table, on its own grid."""
 
     name: str
+    kind: Kind
+    number: int | None
     title: str
-    caption: Text
     stub: tuple[Text, ...]
     groups: tuple[tuple[Text, tuple[Text, ...]], ...]
     blocks: tuple[tuple[Line, ...], ...]
-    wide: bool = False
+    caption: Text = Text("")
 
     @property
     def lines(self) -> list[Line]:
@@ -65,32 +75,48 @@ class Table:
     def summaries(self) -> list[Summary]:
         return [v.summary for line in self.lines for v in line.values if v.summary is not None]
 
+    @property
+    def has_gaps(self) -> bool:
+        return any(v.summary is None for line in self.lines for v in line.values)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with an address of its own. `html` is safe markup; `files` (name -> text) are written beside
+    the page."""
+
+    name: str
+    title: str
+    html: str
+    files: Mapping[str, str] = field(default_factory=dict)
+
 
 def mark_best(blocks: Sequence[Sequence[Line]], higher: bool, across: bool = False) -> tuple[tuple[Line, ...], ...]:
     """Bold for the best of each column and a mark for the second, on unrounded means, ties together.
 
-    `across` compares over the whole table instead (parameter studies). With fewer than two competitors nobody wins.
+    `across` compares over the whole table instead (parameter studies). With fewer than two competitors nobody wins, and
+    no partial cell over a complete one: without complete cells those of as many runs compete.
     """
     lines = [line for block in blocks for line in block]
     width = max((len(line.values) for line in lines), default=0)
     pools = [list(range(width))] if across else [[c] for c in range(width)]
     best: dict[int, list[float]] = {}
+    complete_in: dict[int, bool] = {}
     for pool in pools:
-        means = [
-            s.mean
-            for line in lines
-            if line.compete
-            for c in pool
-            if c < len(line.values) and (s := line.values[c].summary)
-        ]
-        ranked = sorted(means, reverse=higher)
-        if len(ranked) > 1:
+        values = (line.values[c] for line in lines if line.compete for c in pool if c < len(line.values))
+        found = [v.summary for v in values if v.summary is not None]
+        whole = [s for s in found if not s.partial]
+        if not whole and len({s.n for s in found}) == 1:
+            whole = found
+        ranked = sorted((s.mean for s in whole), reverse=higher)
+        if len(ranked) > 1 or (ranked and len(found) > 1):
             second = next((m for m in ranked if abs(m - ranked[0]) > TIE), None)
             for c in pool:
                 best[c] = [ranked[0]] if second is None else [ranked[0], second]
+                complete_in[c] = not whole[0].partial
 
     def marked(value: Value, column: int) -> Value:
-        if value.summary is None or column not in best:
+        if value.summary is None or column not in best or (value.summary.partial and complete_in[column]):
             return value
         hit = [abs(value.summary.mean - b) <= TIE for b in best[column]]
         return replace(value, best=hit[0], second=len(hit) > 1 and hit[1])

@@ -1,0 +1,185 @@
+"""MOSE: an expert after every stage, and the last learns from the others (Yan et al., CVPR 2024, arXiv 2404.00417)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, cast
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from emi_bench.data.views import grey_crop_view
+from emi_bench.errors import UserError
+from emi_bench.losses.reverse_distillation import reverse_distillation
+from emi_bench.losses.supcon import supcon
+from emi_bench.methods.base import Losses, MethodConfig, View
+from emi_bench.methods.task_classes import TaskClasses
+from emi_bench.nets import ResNet
+from emi_bench.nets.backbones import need_reduced
+from emi_bench.nets.experts import ExpertNet
+from emi_bench.nets.heads import normalised
+from emi_bench.nets.ncm import memory_means, squared_distances
+from emi_bench.problem import Problem
+
+
+class MOSEConfig(MethodConfig):
+    """The constants of the source."""
+
+    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
+    """Adam (source)."""
+    lr: float = Field(1e-3, gt=0)
+    """Learning rate, constant over the stream (source)."""
+    weight_decay: float = Field(1e-4, ge=0)
+    """L2 inside Adam (source)."""
+    normalize: bool = True
+    """Zero-mean, unit-variance pixels (source)."""
+    tau: float = Field(0.07, gt=0)
+    """Temperature of the contrastive loss (source)."""
+    proj_dim: int = Field(128, ge=1)
+    """Outputs of each expert's projection, one linear layer (source)."""
+    replay_class_cap: int = Field(7, ge=1)
+    """At most this many images of earlier tasks per class seen so far (source)."""
+    classifier: Literal["ncm", "linear"] = "ncm"
+    """Nearest class mean of the stored images for each expert, or its linear head (source: both, ncm by default)."""
+    judged: Literal["mixture", "expert"] = "mixture"
+    """What the run is judged by: the experts together (MOSE-MOE, the source's headline) or the last one alone (MOSE).
+    The others are stored beside it."""
+
+    family_pooling: ClassVar[Literal["avg4", "global"]] = "global"
+
+    @classmethod
+    def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {}  # its source trains the wide network with these constants
+
+    def resolve(self, problem: Problem) -> Self:
+        need_reduced(problem.backbone, "MOSE's experts work on")
+        if problem.image_size % 8:
+            hint = "use a data set with images of 8, 32 or 64 pixels, or protocol.image_size"
+            raise UserError(f"MOSE's experts need image sides divisible by 8, not {problem.image_size}", hint=hint)
+        return super().resolve(problem)
+
+
+class MOSE(TaskClasses):
+    """For each expert: a contrastive loss over all rows, cross-entropies, and but for the last a distillation into the
+    last. A = [stream; current task's memory], later also B = [some of the stream; earlier tasks' memory].
+
+    Every image comes as [image; mirror image; a view of either]; one forward of all. The first batch of a run is only
+    stored. The network needs `experts(x)` (four features), `logits` of these, `proj` (four heads) and `final`.
+    Draws: `current`, `old` (slots), those of the view (once a step), `reservoir`; `mean.<class>` when predicting.
+    """
+
+    name = "mose"
+    title = "MOSE"
+    cite = "yan2024mose"
+    colour = "#2ca089"
+    marker = "*"
+    config_class = MOSEConfig
+    config: MOSEConfig
+    _means: tuple[list[Tensor], Tensor] | None = None  # each expert's class means, and their ids, until a step
+
+    @classmethod
+    def make_net(cls, config: MethodConfig, problem: Problem) -> nn.Module:
+        encoder = cls.make_encoder(config, problem)
+        assert isinstance(encoder, ResNet)
+        return ExpertNet(encoder, problem.n_classes, cast(MOSEConfig, config).proj_dim)
+
+    @classmethod
+    def make_view(cls, config: MethodConfig, problem: Problem) -> View:
+        return partial(grey_crop_view, grey_p=0.25, area=0.3)
+
+    @classmethod
+    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        rows = problem.replay_batch // 2 + problem.replay_batch
+        return 12.0 * 1.05 * rows
+
+    @property
+    def experts(self) -> ExpertNet:
+        return cast(ExpertNet, self.net)
+
+    def observe(self, x: Tensor, y: Tensor) -> Losses:
+        self._means = None
+        images, labels = self.prepare(x, y)
+        terms = self.step(images, labels) if self.memory.filled else {}
+        self.memory.update(x, y, self.draws)
+        self.batch_in_task += 1
+        return terms
+
+    def step(self, images: Tensor, labels: Tensor) -> Losses:
+        replay, b = self.problem.replay_batch, self.problem.batch
+        first_task = self.tasks_done == 0
+        n_current = replay if first_task else max(0, replay // 2 - b)
+        parts = [(images, labels), self.stored("current", self.new_classes, n_current)]
+        n_new = sum(len(part) for _, part in parts)  # rows of A, the rest are of B
+        if not first_task:
+            n_stream = min(int(replay * len(self.new_classes) / len(self.seen)), b)
+            n_old = min(replay - n_stream, self.config.replay_class_cap * len(self.seen))
+            parts += [(images[:n_stream], labels[:n_stream]), self.stored("old", self.earlier_classes, n_old)]
+        rows, of_rows = self.fourfold(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+        features = self.experts.experts(rows)
+        logits = self.experts.logits(features)
+        contrast = [
+            supcon(normalised(proj(f)), of_rows, self.config.tau, lonely=True)
+            for proj, f in zip(self.experts.proj, features, strict=True)
+        ]
+        terms = {"supcon": torch.stack(contrast).sum(), "ce": self.classify(logits, of_rows, n_new)}
+        deep = self.experts.final(features[-1])
+        terms["distill"] = torch.stack([reverse_distillation(deep, f) for f in features[:-1]]).sum()
+        self.descend(torch.stack(list(terms.values())).sum())
+        return {name: term.detach() for name, term in terms.items()}
+
+    def fourfold(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """[a; mirror(a); V(a); V(mirror(a))] with the labels of a."""
+        assert self.view is not None
+        two = torch.cat([images, images.flip(3)])
+        return torch.cat([two, self.view(two, self.draws)]), labels.repeat(4)
+
+    def classify(self, logits: list[Tensor], labels: Tensor, n_new: int) -> Tensor:
+        """All rows over all classes in the first task; later twice the rows of B, and those of A among new classes."""
+        if self.tasks_done == 0:
+            return torch.stack([F.cross_entropy(z, labels) for z in logits]).sum()
+        columns, place = self.columns(self.new_classes)
+        row = torch.arange(len(labels)).view(4, -1)  # [A; B] four times
+        new, balanced = (part.flatten().to(self.device, non_blocking=True) for part in (row[:, :n_new], row[:, n_new:]))
+        terms = [F.cross_entropy(z[new][:, columns], place[labels[new]]) for z in logits]
+        if len(balanced):
+            terms += [2 * F.cross_entropy(z[balanced], labels[balanced]) for z in logits]
+        return torch.stack(terms).sum()
+
+    # --- prediction ------------------------------------------------------------------------------------------------
+
+    def distances(self, features: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """Squared distances (4,n,K) of unit features to each expert's class means, and the classes (K,)."""
+        if self._means is None:
+            seen = self.seen or list(range(self.problem.n_classes))
+            each = [partial(self.expert_features, i) for i in range(len(features))]
+            means = [memory_means(features_of, self.memory, seen, self.draws) for features_of in each]
+            self._means = means, torch.tensor(seen, device=self.device)
+        means, classes = self._means
+        return torch.stack([squared_distances(f, m) for f, m in zip(features, means, strict=True)]), classes
+
+    def expert_features(self, i: int, stored: Tensor) -> Tensor:
+        return self.experts.experts(self.pixels(stored))[i]
+
+    @torch.no_grad()
+    def predictions(self, x: Tensor) -> dict[str, Tensor]:
+        with self.evaluating():
+            features = self.experts.experts(self.pixels(x))
+            if self.config.classifier == "ncm":
+                apart, classes = self.distances(features)
+            else:
+                logits = torch.stack(self.experts.logits(features))
+                apart, classes = -logits, torch.arange(self.problem.n_classes, device=self.device)
+        said = {f"expert {i}": classes[alone.argmin(1)] for i, alone in enumerate(apart, 1)}
+        said["mixture"] = classes[apart.mean(0).argmin(1)]
+        return {"": said.pop("mixture" if self.config.judged == "mixture" else "expert 4")} | said
+
+    def predict(self, x: Tensor) -> Tensor:
+        return self.predictions(x)[""]
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        super().set_extra_state(state)
+        self._means = None

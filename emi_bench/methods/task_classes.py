@@ -1,0 +1,55 @@
+"""Methods that tell the current task's classes from those of earlier tasks: GSA and MOSE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from emi_bench.methods.base import Method, MethodConfig
+from emi_bench.problem import Problem
+
+
+class TaskClasses(Method):
+    """The current task's classes are those first met since the last task's end; memory is drawn by class."""
+
+    uses_task_ends = True
+
+    def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
+        super().__init__(config, problem, **parts)
+        self.n_earlier = 0  # classes met in earlier tasks: the first of `seen`
+        self.batch_in_task = 0
+
+    @property
+    def new_classes(self) -> list[int]:
+        return self.seen[self.n_earlier :]
+
+    @property
+    def earlier_classes(self) -> list[int]:
+        return self.seen[: self.n_earlier]
+
+    def stored(self, what: str, classes: Sequence[int], k: int) -> tuple[Tensor, Tensor]:
+        """Up to k stored images of some classes in network units, without replacement; all in slot order if fewer."""
+        slots = self.draws.pick(what, sorted(s for c in classes for s in self.memory.slots_of(c)), k)
+        images, labels = self.memory.at(slots)
+        return self.pixels(images), labels
+
+    def columns(self, classes: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The columns of some classes (K,), and for every class its place among them (C,), 0 where it is not."""
+        place = torch.zeros(self.problem.n_classes, dtype=torch.int64)
+        place[list(classes)] = torch.arange(len(classes))
+        both = torch.cat([torch.tensor(classes, dtype=torch.int64), place]).to(self.device, non_blocking=True)
+        return both[: len(classes)], both[len(classes) :]
+
+    def end_task(self) -> None:
+        super().end_task()
+        self.n_earlier, self.batch_in_task = len(self.seen), 0
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return super().get_extra_state() | {"n_earlier": self.n_earlier, "batch_in_task": self.batch_in_task}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        super().set_extra_state(state)
+        self.n_earlier, self.batch_in_task = state["n_earlier"], state["batch_in_task"]

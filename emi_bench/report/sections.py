@@ -1,0 +1,10 @@
+"""Further sections of the page, in order: each a function of the evidence, or None where it has nothing to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emi_bench.report.evidence import Evidence
+from emi_bench.report.model import Section
+
+SECTIONS: list[Callable[[Evidence], Section | None]] = []

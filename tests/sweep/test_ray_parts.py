@@ -1,0 +1,92 @@
+"""What the Ray executor does beside running Ray."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emi_bench.errors import UserError
+from emi_bench.sweep.executors.ray import connection, private
+from emi_bench.sweep.executors.ray.tuning import InTurn
+
+LONG = "a-folder-with-a-name-that-is-too-long-for-the-path-of-a-socket"
+
+
+def test_a_long_temporary_folder_is_left_for_a_short_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / LONG
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    folder = Path(connection._temp_folder())
+    try:
+        assert folder.parent != long
+        session = "session_2026-11-17_21-23-46_123456_4194304/sockets/plasma_store"
+        assert len(str(folder / session)) < 104  # the shortest limit there is, macOS's
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    finally:
+        folder.rmdir()
+
+
+def test_where_no_short_folder_is_writable_there_is_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *told: False)
+    with pytest.raises(UserError, match="--executor inline"):
+        connection._temp_folder()
+
+
+def test_whatever_keeps_a_local_ray_from_starting_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def fails(**options: object) -> None:
+        raise ValueError("AF_UNIX path length cannot exceed 107 bytes\nand more")
+
+    monkeypatch.setattr(ray, "init", fails)
+    before = set(Path(tempfile.gettempdir()).glob(f"{connection.PREFIX}{os.getpid()}-*"))
+    with pytest.raises(UserError, match="Ray does not start on this machine: ValueError: AF_UNIX") as told:
+        connection.start({"CPU": 1.0}, every_core=False)
+    assert "and more" not in str(told.value)
+    assert set(Path(tempfile.gettempdir()).glob(f"{connection.PREFIX}{os.getpid()}-*")) == before
+
+
+def test_every_kind_of_request_that_could_run_is_handed_out() -> None:
+    """26 long runs for two cards before 52 short ones for cores: of the first ten handed out eight are for cores."""
+    cells = [[{"cell": f"gpu{i}"} for i in range(26)], [{"cell": f"cpu{i}"} for i in range(52)]]
+    turn = InTurn(cells, room=[2, 8])
+    first = [turn.suggest(str(i))["cell"] for i in range(10)]
+    assert first[0] == "gpu0"  # the longest is first
+    assert sum(cell.startswith("cpu") for cell in first) == 8
+    for i, cell in enumerate(first):
+        if cell.startswith("cpu"):
+            turn.on_trial_complete(str(i))
+    assert {turn.suggest(f"next{i}")["cell"][:3] for i in range(8)} == {"cpu"}
+    rest = [turn.suggest(f"rest{i}")["cell"] for i in range(60)]
+    assert len({*first, *rest}) == 70
+
+
+def test_the_smallest_card_is_found_without_reserving_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text("#!/bin/sh\nprintf '24576\\n11264\\n'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert connection.cards_here() == [24576 * 2**20, 11264 * 2**20]
+
+
+@pytest.mark.parametrize("version", ["2.59.1", "2.61.0", "3.0.0.dev0", "unknown"])
+def test_a_ray_that_was_not_tried_is_left_as_it_is(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+    from ray.tune.execution import class_cache
+
+    def told() -> tuple[Any, ...]:
+        return class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE, ray._private.worker.print_to_stdstream
+
+    monkeypatch.setattr(ray, "__version__", version)
+    before = told()
+    assert private.ready_workers(every_core=True) == {}
+    private.silence()
+    with private.plain_workers(local=True):
+        assert told() == before
+    monkeypatch.setattr(ray, "__version__", "2.60.0")
+    assert private.ready_workers(every_core=True)["_system_config"]["prestart_worker_first_driver"]
