@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
 from emi_bench import reference
+from emi_bench.report.axes import papers_rows
+from emi_bench.report.studies import PARTS
 
 Array = NDArray[np.float64]
 #: method -> seed -> value in percent
@@ -29,8 +30,7 @@ Flags = tuple[bool, ...]
 RESAMPLES = 4000
 SEED = 20250101
 ENOUGH = 3  #: fewer shared seeds make no interval
-FLAGS = ("dualnet", "dmi", "rmi", "smi")
-REDUCTION = ("image_size", "train_per_class", "test_per_class", "width")
+REDUCTION = ("image_size", "train_per_class", "test_per_class")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Step:
 
     @property
     def part(self) -> str:
-        return next(f for f, b, a in zip(FLAGS, self.before, self.after, strict=True) if a and not b)
+        return next(k for k, b, a in zip(PARTS.keys, self.before, self.after, strict=True) if a and not b)
 
     @property
     def verdict(self) -> Literal["same direction", "opposite direction", "undecided", "too few seeds"]:
@@ -114,11 +114,11 @@ class Step:
 def is_proxy(protocol: Mapping[str, Any]) -> bool:
     """Whether a protocol gives a method less than the paper does: fewer pixels, images or channels.
 
-    >>> is_proxy({"image_size": 16, "width": 20}), is_proxy({"width": 20})
-    (True, False)
+    >>> is_proxy({"image_size": 16, "width": 20}), is_proxy({"width": 8}), is_proxy({"width": 64})
+    (True, True, False)
     """
-    usual = reference.settings()["protocol"]
-    return any(protocol.get(k) not in (None, usual.get(k)) for k in REDUCTION)
+    width = reference.settings()["protocol"]["width"]
+    return any(protocol.get(k) is not None for k in REDUCTION) or protocol.get("width", width) < width
 
 
 def published(metric: str, dataset: str, n_tasks: int, memory: int) -> dict[str, Printed]:
@@ -130,39 +130,10 @@ def published(metric: str, dataset: str, n_tasks: int, memory: int) -> dict[str,
     }
 
 
-def samples(runs: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
-    """Percent by method and seed, of the runs (a `load_runs` frame of one column) with a method's own constants."""
-    found: dict[str, dict[int, float]] = {}
-    plain = runs[(runs["variant"].fillna("") == "") & runs[metric].notna()]
-    for method, seed, value in zip(plain["method"], plain["seed"], plain[metric], strict=True):
-        found.setdefault(str(method), {})[int(seed)] = 100 * float(value)
-    return found
-
-
-def ablation_samples(runs: pd.DataFrame, metric: str = "average_accuracy") -> dict[Flags, dict[int, float]]:
-    """Percent by what is switched on and seed. The paper's first row, with nothing on, is OCM."""
-    found: dict[Flags, dict[int, float]] = {}
-    for row in runs.to_dict("records"):
-        if row["method"] == "ocm" and not row["variant"]:
-            flags: Flags = (False,) * len(FLAGS)
-        elif row["method"] == "emi":
-            flags = tuple(bool(row["config"][f]) for f in FLAGS)
-        else:
-            continue
-        found.setdefault(flags, {})[int(row["seed"])] = 100 * float(row[metric])
-    return found
-
-
-def printed_ablation() -> dict[Flags, float]:
-    """Table III: accuracy by what is switched on."""
-    table = reference.studies("table3")
-    return {tuple(bool(row[f]) for f in FLAGS): float(row["mean"]) for row in table.to_dict("records")}
-
-
 def competitors(ours: Samples, paper: Published) -> list[str]:
     """Methods that both know, without the two bounds, which any ranking gets right."""
-    order = [m for m, info in reference.methods().items() if info.role != "bound"]
-    return [m for m in order if m in ours and m in paper]
+    names = [row.method for row in papers_rows() if row.role != "bound"]
+    return [m for m in names if m in ours and m in paper]
 
 
 # --- how well it predicts --------------------------------------------------------------------------------------------

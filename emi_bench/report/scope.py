@@ -27,12 +27,12 @@ class Scope:
 
 
 def _studies(claim: Mapping[str, Any]) -> set[str]:
-    """Which of the paper's studies a sentence is about: parts (Table III), alpha (IV), prototypes (V)."""
+    """Which of the paper's studies a sentence is about: ablation (Table III), alpha (IV), prototypes (V)."""
     if "study" in claim:
         return {str(claim["study"])}
     points = [p for cell in claim.get("cells", []) for p in cell if isinstance(p, dict)]
     points += [claim["both"]] if "both" in claim else []
-    return {"prototypes" if "n_proto" in p else "parts" for p in points}
+    return {str(next(iter(p))) for p in points}
 
 
 def scope(
@@ -40,7 +40,7 @@ def scope(
 ) -> Scope:
     """Whether a proxy with these columns (data set, memory) can speak to a sentence of `reference.claims()`.
 
-    `studies` are the columns of those it has of "parts", "alpha" and "prototypes". The size of a margin is never
+    `studies` are the columns of those it has of "ablation", "alpha" and "prototypes". The size of a margin is never
     confirmed, only its direction.
     """
     kind, name, has = str(claim["check"]), str(claim["id"]), studies or {}

@@ -6,5 +6,6 @@ from collections.abc import Callable
 
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.model import Section
+from emi_bench.report.proxy import proxy_section
 
-SECTIONS: list[Callable[[Evidence], Section | None]] = []
+SECTIONS: list[Callable[[Evidence], Section | None]] = [proxy_section]

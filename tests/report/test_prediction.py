@@ -6,28 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
 from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, FORGETTING
+from emi_bench.report.axes import ACCURACY, Row, papers_rows
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import save
-from emi_bench.report.figures.prediction import Panel, prediction
-from emi_bench.report.prediction import (
-    FLAGS,
-    Printed,
-    ablation_samples,
-    competitors,
-    correlations,
-    is_proxy,
-    order,
-    printed_ablation,
-    published,
-    samples,
-    steps,
-)
+from emi_bench.report.figures.prediction import prediction
+from emi_bench.report.grid import Grid
+from emi_bench.report.prediction import Printed, competitors, correlations, is_proxy, order, published, steps
+from emi_bench.report.proxy import proxy_section
 from emi_bench.report.scope import scope
+from emi_bench.report.studies import PARTS
+from emi_bench.report.studies import published as printed_study
+from tests.report.synthetic import grid_cells, study_cells, synthetic_runs
 
 PAPER = published("average_accuracy", "cifar10", 5, 200)
 
@@ -117,7 +110,7 @@ def test_of_forgetting_less_is_better() -> None:
 
 
 def test_the_ablation_has_a_step_for_every_part_switched_on() -> None:
-    paper = printed_ablation()
+    paper = printed_study(PARTS)
     assert len(paper) == 7
     ours = {flags: {s: 10.0 + sum(flags) + s for s in range(3)} for flags in paper}
     noisy = {s: ours[True, True, True, True][s] + (9, -9, 0)[s] for s in range(3)}
@@ -139,25 +132,6 @@ def test_the_ablation_has_a_step_for_every_part_switched_on() -> None:
     assert {s.verdict for s in steps({f: {0: 1.0, 1: 2.0} for f in paper}, paper)} == {"too few seeds"}
 
 
-def test_runs_become_samples_of_plain_methods_and_of_switches() -> None:
-    on = dict.fromkeys(FLAGS, True)
-    runs = pd.DataFrame(
-        [
-            {"method": "emi", "variant": "", "seed": 0, "average_accuracy": 0.5, "config": on},
-            {"method": "emi", "variant": "dualnet", "seed": 0, "average_accuracy": 0.3,
-             "config": on | {"dmi": False, "rmi": False, "smi": False}},
-            {"method": "ocm", "variant": "", "seed": 1, "average_accuracy": 0.25, "config": {}},
-            {"method": "offline", "variant": "", "seed": 1, "average_accuracy": float("nan"), "config": {}},
-        ]
-    )  # fmt: skip
-    assert samples(runs, "average_accuracy") == {"emi": {0: 50.0}, "ocm": {1: 25.0}}
-    assert ablation_samples(runs) == {
-        (True, True, True, True): {0: 50.0},
-        (True, False, False, False): {0: 30.0},
-        (False, False, False, False): {1: 25.0},
-    }
-
-
 def test_a_proxy_is_less_than_the_paper_in_pixels_images_or_channels() -> None:
     assert is_proxy({"width": 8})
     assert is_proxy({"train_per_class": 100})
@@ -166,7 +140,7 @@ def test_a_proxy_is_less_than_the_paper_in_pixels_images_or_channels() -> None:
 
 def test_every_claim_is_either_spoken_to_or_says_why_not() -> None:
     columns = [("cifar10", 200)]
-    found = {c["id"]: scope(c, columns, {"parts": ("cifar10", 200)}) for c in reference.claims()}
+    found = {c["id"]: scope(c, columns, {"ablation": ("cifar10", 200)}) for c in reference.claims()}
     assert all(s.why for s in found.values())
     assert not any(found[i].speaks for i in ("cost-time", "cost-memory", "cost-unit", "growth-emi", "onpro-tiny"))
     assert found["margin-cifar10"].why == "direction alone, in 1 of 3 columns"
@@ -175,22 +149,57 @@ def test_every_claim_is_either_spoken_to_or_says_why_not() -> None:
     assert found["alpha-best"].why == "the proxy has no study of alpha"
     assert found["one-sample-prototype"].why == "the proxy has no study of prototypes"
     assert found["scr-pcr-rows"].speaks
-    home = {"parts": ("cifar100", 1000)}
+    home = {"ablation": ("cifar100", 1000)}
     assert scope(next(c for c in reference.claims() if c["id"] == "dmi-gain"), columns, home).why == "direction alone"
 
 
-def test_the_scatter_names_every_method_and_keeps_its_data(tmp_path: Path) -> None:
-    forgetting = published("forgetting", "cifar10", 5, 200)
-    panels = [
-        Panel("CIFAR-10 (M=0.2k)", ACCURACY, spread({m: v.mean / 2 for m, v in PAPER.items()}, 1), PAPER),
-        Panel("CIFAR-10 (M=0.2k)", FORGETTING, spread({m: v.mean for m, v in forgetting.items()}, 1), forgetting),
-    ]
-    drawing = prediction(panels)
-    assert len(drawing.data) == 15 + len(forgetting)
-    emi = drawing.data.query("method == 'emi' and metric == 'average_accuracy'").iloc[0]
-    assert emi["published"] == PAPER["emi"].mean
-    assert emi["n"] == 5
+@pytest.fixture(scope="module")
+def proxy_evidence() -> Evidence:
+    """SYNTHETIC: the paper's column and its ablation on less data, the numbers near the printed ones."""
+    cells = [*grid_cells(settings=[("cifar10", 5, 200)]), *study_cells("cifar10", 5, 200)]
+    runs = synthetic_runs(cells, range(4))
+    part = {"image_size": 8, "train_per_class": 2000, "width": 8}
+    return Evidence(Grid(runs.assign(width=8, protocol=[p | part for p in runs["protocol"]])))
+
+
+def _column(evidence: Evidence) -> tuple[dict[str, dict[int, float]], dict[str, Printed]]:
+    (setting,) = evidence.grid.settings
+    return {m: evidence.grid.cell(Row(m), setting).by_seed(ACCURACY) for m in PAPER}, PAPER
+
+
+def test_the_section_tells_order_pairs_steps_and_what_it_cannot_say(proxy_evidence: Evidence) -> None:
+    section = proxy_section(proxy_evidence)
+    assert section is not None
+    html, lines = section.html, section.files["prediction.csv"].splitlines()
+    spearman, _ = correlations(*_column(proxy_evidence))
+    assert (
+        f"Spearman {spearman.value:.2f} [{spearman.low:.2f}, {spearman.high:.2f}] over 13 methods and 4 seeds" in html
+    )
+    assert "CIFAR-10 M=0.2k: average forgetting" in html
+    assert "steps of the ablation" in html
+    assert "opposite direction" in html or "same direction" in html
+    assert "times and bytes of a narrow network" in html
+    n = sum("reversed pair" in line for line in lines)
+    assert html.count("<td>yes</td>") + html.count("<td>no</td>") == n
+    kinds = {tuple(line.split(",")[2:4]) for line in lines[1:]}
+    assert {(m, k) for m in ("average_accuracy", "forgetting") for k in ("Spearman", "Kendall")} <= kinds
+
+
+def test_columns_of_the_paper_and_data_it_does_not_have_are_no_proxy(
+    paper_evidence: Evidence, digits_evidence: Evidence
+) -> None:
+    assert proxy_section(paper_evidence) is None
+    assert proxy_section(digits_evidence) is None
+    assert list(prediction(digits_evidence)) == []
+
+
+def test_the_scatter_names_every_method_and_keeps_its_data(proxy_evidence: Evidence, tmp_path: Path) -> None:
+    (drawing,) = prediction(proxy_evidence)
+    records = [r for r in drawing.data if r["metric"] == "average_accuracy"]
+    assert len(records) == 15
+    (emi,) = (r for r in records if r["method"] == "emi")
+    assert (emi["published"], emi["n"]) == (PAPER["emi"].mean, 4)
     left = drawing.figure.axes[0]
-    assert {t.get_text() for t in left.texts} == {info.title for info in reference.methods().values()}
+    assert {t.get_text() for t in left.texts} == {row.title for row in papers_rows()}
     assert "Spearman" in left.get_title()
-    assert [p.suffix for p in save(drawing, tmp_path)] == [".pdf", ".png", ".csv"]
+    assert [p.suffix for p in save(drawing, tmp_path)][:2] == [".pdf", ".png"]

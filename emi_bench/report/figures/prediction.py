@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
-from emi_bench.report.axes import Metric, Row
+from emi_bench.report.axes import Row
+from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import WIDE, Drawing, look, new_figure
-from emi_bench.report.prediction import Published, Samples, correlations
+from emi_bench.report.prediction import correlations
+from emi_bench.report.proxy import Panel, panels
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One column of the proxy in one metric, beside the paper's."""
-
-    title: str
-    metric: Metric
-    ours: Samples
-    paper: Published
+def prediction(evidence: Evidence) -> Iterator[Drawing]:
+    """One figure for each column of a proxy."""
+    found = list(panels(evidence))
+    for setting in dict.fromkeys(p.setting for p in found):
+        yield scatter([p for p in found if p.setting == setting])
 
 
-def prediction(panels: Sequence[Panel], name: str = "prediction") -> Drawing:
+def scatter(panels: Sequence[Panel]) -> Drawing:
     """A scatter a panel. The line through the origin of equal values is left out: values are not what is compared."""
     figure, axes = new_figure(WIDE if len(panels) > 1 else 3.8, 3.3, 1, len(panels))
     records = []
@@ -38,14 +35,15 @@ def prediction(panels: Sequence[Panel], name: str = "prediction") -> Drawing:
             ax.errorbar(printed.mean, values.mean(), xerr=_bar(printed.std), yerr=_bar(std), elinewidth=0.6, **style)
             points.append((printed.mean, float(values.mean()), row.title))
             records.append(
-                {"panel": panel.title, "metric": panel.metric.name, "method": method, "published": printed.mean,
+                {"dataset": panel.setting.dataset, "memory": panel.setting.memory, "metric": panel.metric.name,
+                 "method": method, "published": printed.mean,
                  "published_std": printed.std, "proxy": values.mean(), "proxy_std": std, "n": len(values)}
             )  # fmt: skip
         _names(ax, points)
         told = ", ".join(
             f"{c.name} {c.value:.2f} [{c.low:.2f}, {c.high:.2f}]" for c in correlations(panel.ours, panel.paper)
         )
-        ax.set_title(f"{panel.title}\n{told}" if told else panel.title)
+        ax.set_title(f"{panel.setting.title}\n{told}" if told else panel.setting.title)
         ax.set_xlabel(f"{panel.metric.title}, published (%)")
         ax.set_ylabel(f"{panel.metric.title}, proxy (%)")
         ax.margins(0.12)
@@ -53,7 +51,9 @@ def prediction(panels: Sequence[Panel], name: str = "prediction") -> Drawing:
         "Each method's mean in the proxy over its published mean; bars are one sample standard deviation. Correlations "
         "are of ranks, without the two bounds, with 95 % intervals over seeds and methods drawn again."
     )
-    return Drawing(name, "Does the proxy predict the paper?", caption, figure, pd.DataFrame(records))
+    return Drawing(
+        f"prediction_{panels[0].setting.slug}", "Does the proxy predict the paper?", caption, figure, records
+    )
 
 
 def _bar(std: float) -> float:
