@@ -9,10 +9,12 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.cli.options import DataRoot, Plugin, Results, complete_sweeps, load_plugins
 from emi_bench.store.defaults import PATIENCE, TTL
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.")]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.", autocompletion=complete_sweeps)
+]
 Only = Annotated[
     list[str] | None,
     typer.Option(
