@@ -14,9 +14,12 @@ from rich.table import Table
 
 from emi_bench import __version__
 from emi_bench.cli import check as check_command
+from emi_bench.cli import guardian
+from emi_bench.cli import new as new_commands
 from emi_bench.cli import report as report_commands
 from emi_bench.cli import store as store_commands
 from emi_bench.cli import sweep as sweep_commands
+from emi_bench.cli import sweeps as sweeps_command
 from emi_bench.cli.data import data_app
 from emi_bench.cli.options import DataRoot, Plugin, Results, complete_datasets, complete_methods, load_plugins
 from emi_bench.errors import UserError
@@ -171,15 +174,25 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
     console.print(table)
 
 
+new_commands.register(app)
 check_command.register(app)
 sweep_commands.register(app)
+sweeps_command.register(app)
 store_commands.register(app)
 report_commands.register(app)
 
 
 def main() -> None:
-    """Entry point: errors meant for the user are printed without a traceback."""
+    """Entry point: errors meant for the user are printed without a traceback, and a sweep on Ray is watched over."""
     warnings.formatwarning = lambda message, *args, **kwargs: f"warning: {message}\n"
+    words = sys.argv[1:]
+    if guardian.needed(words):
+        guardian.guarded(_command, words)
+    else:
+        _command()
+
+
+def _command() -> None:
     try:
         app()
     except UserError as e:

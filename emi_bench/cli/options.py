@@ -36,6 +36,24 @@ DataRoot = Annotated[
 Plugin = Annotated[list[Path] | None, typer.Option(help="A Python file with your own methods or data sets.")]
 
 
+def sweep_file(given: str | Path) -> Path:
+    """A sweep by its path, or by its name: here, or among those of the package."""
+    from emi_bench.sweep.grammar import sweep_path
+
+    return sweep_path(given)
+
+
+SweepFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        parser=sweep_file,
+        help="A sweep file, or a name of `emi-bench sweeps`.",
+        autocompletion=complete_sweeps,
+    ),
+]
+
+
 def load_plugins(paths: list[Path] | None) -> list[Path]:
     """Import the files of `--plugin`; returns them."""
     from emi_bench.methods import load_plugin

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from emi_bench.cli.options import DataRoot, Plugin, Results, complete_methods, complete_sweeps, load_plugins
+from emi_bench.cli.options import DataRoot, Plugin, Results, complete_methods, complete_sweeps, load_plugins, sweep_file
 from emi_bench.errors import UserError
 from emi_bench.report.axes import Spread
 
@@ -65,7 +65,12 @@ def register(app: typer.Typer) -> None:
 def report(
     sweeps: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="SWEEP.yaml", help="Only the runs of these sweeps.", autocompletion=complete_sweeps),
+        typer.Argument(
+            metavar="SWEEP",
+            parser=sweep_file,
+            help="Only the runs of these sweeps: files or names.",
+            autocompletion=complete_sweeps,
+        ),
     ] = None,
     results: Results = "results",
     data_root: DataRoot = None,
@@ -169,10 +174,10 @@ def table_text(number: int, format_: str, results: str, options: object) -> str:
     tables = [t for t in evidence_of(load_runs(results), options).tables if t.kind == NUMBERED[number]]
     chosen = [t for t in tables if t.number] or tables
     if not chosen:
-        demo = "; `emi-bench sweep sweeps/demo.yaml` makes a small one in minutes" if number in (1, 2, 6) else ""
+        demo = "; `emi-bench sweep demo` makes a small one in minutes" if number in (1, 2, 6) else ""
         raise UserError(
             f"{results} holds no runs for table {number}",
-            hint=f"`emi-bench sweep sweeps/{SWEEPS[number]}.yaml` makes them{demo}",
+            hint=f"`emi-bench sweep {SWEEPS[number]}` makes them{demo}",
         )
     write = {
         "text": lambda t: fitted_table(t, shutil.get_terminal_size().columns),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from emi_bench import metrics
 from emi_bench.data import load
-from emi_bench.errors import UserError
+from emi_bench.errors import UserError, line_in
 from emi_bench.methods import get_method
 from emi_bench.run.execute import Executed, choose_device, execute
 from emi_bench.run.loop import Progress as Where
@@ -102,6 +103,10 @@ def run_single(
     except ClaimLost as e:
         hint = "It was silent too long; finished tasks are kept, and the other goes on from there."
         raise UserError(str(e), hint=hint) from e
+    except UserError:
+        raise
+    except Exception as e:
+        raise _blamed(spec, e) from e
     except KeyboardInterrupt:
         last = finished_phases(store, spec.run_id)  # the bar may not have heard of it yet
         kept = f"tasks 1-{last} are kept" if last else "no task was finished, so nothing is kept"
@@ -109,6 +114,18 @@ def run_single(
         say(console, f"\ninterrupted: {kept}. The same command goes on from there:\n  {again}")
         raise typer.Exit(130) from None
     tell(console, spec, done, quiet)
+
+
+def _blamed(spec: RunSpec, error: Exception) -> Exception:
+    """An error of a user's own method, with its line; of any other method the error as it is."""
+    if not spec.plugin:
+        return error
+    traceback.print_exception(error)
+    file = Path(spec.plugin)
+    line = line_in(file, error)
+    where = f"{file}:{line}" if line else str(file)
+    hint = f"No result was written. `{shlex.join(['emi-bench', 'check', spec.plugin])}` looks for what else is wrong."
+    return UserError(f"{spec.label} failed in {where}: {type(error).__name__}: {error}", hint=hint)
 
 
 @contextmanager

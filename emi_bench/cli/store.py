@@ -16,7 +16,6 @@ from emi_bench.terminal import say
 if TYPE_CHECKING:
     from emi_bench.store import Store
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
 
@@ -70,7 +69,7 @@ def release(
     console, claims = Console(), _there(results).claims
     held = claims.live()
     if older_than:
-        since = time.time() - seconds(older_than)
+        since = time.time() - _seconds(older_than)
         chosen = [c for c in held.values() if c.started < since]
     else:
         chosen = [c for c in held.values() if c.run_id.startswith(run_id)]
@@ -94,13 +93,10 @@ def _there(results: str) -> Store:
     return store
 
 
-def seconds(text: str) -> float:
-    """A time as people write it.
+def _seconds(text: str) -> float:
+    from emi_bench.sweep.grammar import seconds_of
 
-    >>> seconds("90m"), seconds("2d")
-    (5400.0, 172800.0)
-    """
     try:
-        return float(text[:-1]) * UNITS[text[-1:]]
-    except (ValueError, KeyError):
+        return float(seconds_of(text))
+    except ValueError:
         raise UserError(f"'{text}' is not a time", hint="write it as 30s, 90m, 6h or 2d") from None

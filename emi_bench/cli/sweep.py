@@ -9,12 +9,9 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from emi_bench.cli.options import DataRoot, Plugin, Results, complete_sweeps, load_plugins
+from emi_bench.cli.options import DataRoot, Plugin, Results, SweepFile, load_plugins, sweep_file
 from emi_bench.store.defaults import PATIENCE, TTL
 
-File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A sweep file; see the example above.", autocompletion=complete_sweeps)
-]
 Only = Annotated[
     list[str] | None,
     typer.Option(
@@ -74,7 +71,7 @@ def register(app: typer.Typer) -> None:
 
 def sweep(
     context: typer.Context,
-    file: File,
+    file: SweepFile,
     results: Results = "results",
     data_root: DataRoot = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and leave.")] = False,
@@ -144,7 +141,7 @@ def sweep(
 
 
 def plan(
-    file: File,
+    file: SweepFile,
     results: Results = "results",
     data_root: DataRoot = None,
     only: Only = None,
@@ -160,7 +157,10 @@ def plan(
 
 
 def status(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A sweep file; without it, the store.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", parser=sweep_file, help="A sweep file or name; without it, the store."),
+    ] = None,
     results: Results = "results",
     data_root: DataRoot = None,
     plugin: Plugin = None,

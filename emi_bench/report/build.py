@@ -216,10 +216,7 @@ def summary_lines(evidence: Evidence) -> list[str]:
         none = f"none of the {grid.n_stored} runs in the store is used"
         return [f"{none}: `emi-bench status SWEEP.yaml` tells which of a sweep's are there", *notes]
     if not grid.runs:
-        return [
-            "the store holds no runs: `emi-bench sweep sweeps/demo.yaml` makes some in minutes, "
-            "`emi-bench sweep sweeps/table1.yaml` all"
-        ]
+        return ["the store holds no runs: `emi-bench sweep demo` makes some in minutes, `emi-bench sweep table1` all"]
     several = "s" if len(grid.settings) > 1 else ""
     lines = [f"{len(grid.runs)} runs in {len(grid.settings)} setting{several}"]
     if any(c.n for c in evidence.compared):

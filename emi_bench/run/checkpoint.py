@@ -34,6 +34,8 @@ class State:
     wall_seconds: float = 0.0
     peak: int = 0
     started: str = ""
+    watched: dict[str, Any] | None = None  #: as `RunSpec.anytime` has it
+    curve: list[list[Any]] = field(default_factory=list)  #: rows of `result.CURVE`
 
     @property
     def accuracy(self) -> float | None:
@@ -51,25 +53,32 @@ class Checkpoint:
     state: State
     features: bool = False  #: whether the run is to leave features
 
+    @property
+    def about(self) -> dict[str, Any]:
+        asked = {"features": self.features, "anytime": self.state.watched is not None}
+        return {"run_id": self.run_id, "phase": self.state.phase, **asked}
+
     def encode(self) -> bytes:
         import torch
 
         out = io.BytesIO()
+        first = out.write(_first_line(b""))  # written again below: what follows is large and not to be copied
+        out.write(json.dumps(self.about).encode() + b"\n")
         torch.save({"threads": self.threads, "method": self.method, "state": asdict(self.state)}, out)
-        about = {"run_id": self.run_id, "features": self.features, "phase": self.state.phase}
-        rest = json.dumps(about).encode() + b"\n" + out.getvalue()
-        return b"%s %d %s\n" % (_MAGIC, FORMAT, hashlib.sha256(rest).hexdigest().encode()) + rest
+        line = _first_line(out.getbuffer()[first:])
+        out.seek(0)
+        out.write(line)
+        return out.getvalue()
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
         """Raises UnusableCheckpoint for what no run can go on from. Dicts of format 1 had no such lines."""
         import torch
 
-        about, body = about_checkpoint(content), content
-        if about:
-            body = content.split(b"\n", 2)[2]
+        about = about_checkpoint(content)
+        start = content.index(b"\n", content.index(b"\n") + 1) + 1 if about else 0
         try:
-            kept = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+            kept = torch.load(io.BytesIO(memoryview(content)[start:]), map_location="cpu", weights_only=True)
         except Exception as e:  # torch raises whatever the broken bytes lead it to
             raise UnusableCheckpoint(f"it is no checkpoint ({type(e).__name__})") from e
         if not about:
@@ -86,14 +95,18 @@ class Checkpoint:
 
 
 def about_checkpoint(content: bytes) -> dict[str, Any]:
-    """What a checkpoint says of itself, verified, without torch: run_id, features, phase. Empty for one of format 1."""
+    """What a checkpoint says of itself (`Checkpoint.about`), verified, without torch. Empty for one of format 1."""
     if not content.startswith(_MAGIC):
         return {}
-    first, _, rest = content.partition(b"\n")
-    number, _, checksum = first[len(_MAGIC) + 1 :].partition(b" ")
+    first, about, _ = [*content[:1000].split(b"\n", 2), b"", b""][:3]
+    number = first[len(_MAGIC) + 1 :].partition(b" ")[0]
     if number != str(FORMAT).encode():
         raise UnusableCheckpoint(f"its format is {number.decode(errors='replace')}, this program's {FORMAT}")
-    if hashlib.sha256(rest).hexdigest().encode() != checksum:
+    if first + b"\n" != _first_line(memoryview(content)[len(first) + 1 :]):
         raise UnusableCheckpoint("its checksum does not fit its content")
-    about: dict[str, Any] = json.loads(rest.partition(b"\n")[0])
-    return about
+    told: dict[str, Any] = json.loads(about)
+    return told
+
+
+def _first_line(rest: bytes | memoryview) -> bytes:
+    return b"%s %d %s\n" % (_MAGIC, FORMAT, hashlib.sha256(rest).hexdigest().encode())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from emi_bench.store.defaults import PATIENCE, TTL
+from emi_bench.sweep.grammar import sweep_word
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Asked:
 
     def told(self, command: str) -> str:
         """A command on the same sweep in the same places."""
-        return typed(command, self.file, **self._places(), data_root=self.data_root, plugin=self.plugins)
+        return typed(command, sweep_word(self.file), **self._places(), data_root=self.data_root, plugin=self.plugins)
 
     def failures(self) -> str:
         """The command that shows the tracebacks."""

@@ -8,18 +8,19 @@ import io
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from emi_bench.errors import UserError, line_in
 from emi_bench.methods import load_plugin
-from emi_bench.testing.checks import CHECKS, SOUND, Check
+from emi_bench.testing.checks import CHECKS, Check
 from emi_bench.testing.data import register_check_data
 from emi_bench.testing.failure import Failure, NotRun, SourceFile, TimeOut, place
 from emi_bench.testing.subject import Subject
 
+BEFORE = "it fails before"
 GRACE = 10.0  #: seconds after which a method that does not even react to the time limit ends the process
 
 
@@ -42,6 +43,7 @@ def examine(
     config: Mapping[str, Any] | None = None,
     time_limit: float = 60.0,
     on_check: Callable[[Check], None] = lambda check: None,
+    checks: Sequence[Check] = CHECKS,
 ) -> list[Outcome]:
     """Every check of a registered method. A check that fails never stops the others, unless they could say nothing.
 
@@ -53,15 +55,17 @@ def examine(
     subject = Subject(name, config)
     printed = Printed(subject.source)
     outcomes: list[Outcome] = []
-    for check in CHECKS:
+    for check in checks:
         on_check(check)
         failed = {o.check for o in outcomes if o.status == "failed"}
         late = any(o.message == _late(time_limit) for o in outcomes)
-        if late or (check.whole and failed & SOUND):
-            outcomes.append(Outcome(check.name, check.sentence, "not run", "it fails before"))
+        if late or failed & check.needs:
+            outcomes.append(Outcome(check.name, check.sentence, "not run", BEFORE))
             continue
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            outcomes.append(_outcome(check, subject, time_limit))
+            outcome = _outcome(check, subject, time_limit)
+        told = any(o.trace and outcome.trace and o.where == outcome.where for o in outcomes)
+        outcomes.append(Outcome(check.name, check.sentence, "not run", BEFORE) if told else outcome)
     return [*outcomes, printed.outcome()]
 
 

@@ -30,8 +30,11 @@ from emi_bench.store.leases import Claim, Lease
 from emi_bench.store.leftovers import Leftover, scratch
 from emi_bench.store.patient import MARKER, PatientStore
 from emi_bench.store.processes import tag
+from emi_bench.sweep.check import read_sweep
+from emi_bench.sweep.plan import expand
 from tests.store.test_leases import rewrite
 from tests.store.test_store import made_up
+from tests.sweep.sweeping import ask, sweep_file
 from tests.synthetic import register_blobs, spec
 
 FORK = multiprocessing.get_context("fork")
@@ -149,6 +152,21 @@ def test_folders_of_a_sweep_go_with_it_and_with_the_last_that_uses_them(
         leftovers.tidy(Store(tmp_path / "results"))
         assert sorted(tmp_path.iterdir()) == sorted((living, used, other))
     assert scratch() == [Leftover(str(used), "its sweep is gone")]
+
+
+def test_a_sweep_with_nothing_to_do_clears_what_the_last_one_left(tmp_path: Path, gone: int) -> None:
+    file, store = sweep_file(tmp_path, methods="er", seeds=1), Store(tmp_path / "results")
+    (cell,), _ = expand(*read_sweep(file))
+    store.write(made_up(spec=cell.spec))
+    save_checkpoint(store, Checkpoint(cell.run_id, 1, {}, State(phase=5)))
+    claim_of(store, cell.spec, pid=gone)
+    store.put(f"_checkpoints/_{cell.run_id}.pt.{tagged(gone)}.tmp", b"half")
+    assert len(paths(store)) == 3
+    for words in (["plan", file], ["status", file]):  # who only looks clears nothing
+        ask(*words, "--results", store.files.uri)
+        assert len(paths(store)) == 3
+    assert "nothing to do" in ask("sweep", file, "--results", store.files.uri, "--executor", "inline")
+    assert store.files.list() == [Store.path(cell.spec)]
 
 
 # --- real runs, really killed ------------------------------------------------------------------------------------

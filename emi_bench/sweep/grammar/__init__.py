@@ -2,6 +2,7 @@
 
 from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Part, Resources, Sweep, seconds_of
 from emi_bench.sweep.grammar.reading import named_runs, placed, read_grammar
+from emi_bench.sweep.grammar.shipped import shipped, sweep_path, sweep_word
 from emi_bench.sweep.grammar.source import YamlSource
 
 __all__ = [
@@ -15,4 +16,7 @@ __all__ = [
     "placed",
     "read_grammar",
     "seconds_of",
+    "shipped",
+    "sweep_path",
+    "sweep_word",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from emi_bench.errors import UserError
+from emi_bench.sweep.grammar.shipped import shipped
 
 Path_ = Sequence[str | int]
 
@@ -79,5 +80,5 @@ class YamlSource:
 
 def _others(path: Path) -> str:
     near = sorted(str(p) for p in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
-    near = near or sorted(str(p) for p in Path("sweeps").glob("*.yaml"))
-    return f"there are {', '.join(near)}" if near else "`emi-bench sweep --help` shows a file that works"
+    here = f"there are {', '.join(near)}; " if near else ""
+    return f"{here}by name you have {', '.join(shipped())}: see `emi-bench sweeps`"

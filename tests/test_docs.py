@@ -1,0 +1,38 @@
+"""What pages say of the source tree is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+
+
+def paths(page: Path) -> set[str]:
+    """Paths of the repository in backticks, without a line number or a call behind them."""
+    found = re.findall(r"`((?:emi_bench|tests|docs|sweeps|benchmarks|examples|deploy)/[\w./-]*)`", page.read_text())
+    return set(found)
+
+
+def test_the_architecture_page_names_many_paths() -> None:
+    assert len(paths(ROOT / "docs" / "architecture.md")) > 40
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_paths_on_a_page_are_there(page: Path) -> None:
+    assert [p for p in sorted(paths(page)) if not (ROOT / p).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_folder_of_the_package_is_on_the_architecture_page() -> None:
+    named = (ROOT / "docs" / "architecture.md").read_text()
+    folders = [f.name for f in (ROOT / "emi_bench").iterdir() if (f / "__init__.py").exists()]
+    assert [f for f in folders if f"`emi_bench/{f}/`" not in named] == []

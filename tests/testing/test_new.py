@@ -1,0 +1,71 @@
+"""What `emi-bench new` writes works as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import emi_bench.methods
+from emi_bench.errors import UserError
+from emi_bench.sweep.check import read_sweep
+from emi_bench.testing import examine_file
+from tests.test_cli import invoke
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emi_bench.methods, "_plugins", {})
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_new_method_passes_every_check_and_is_short() -> None:
+    assert "emi-bench check my_idea.py" in invoke("new", "method", "my_idea")
+    text = Path("my_idea.py").read_text()
+    assert len(text.splitlines()) < 60
+    assert max(map(len, text.splitlines())) <= 120
+    (name, outcomes), *others = examine_file(Path("my_idea.py")).items()
+    assert (name, others) == ("my_idea", [])
+    assert not [o for o in outcomes if o.status == "failed"]
+
+
+def test_its_generated_test_passes() -> None:
+    invoke("new", "method", "my_idea")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not learns", "test_my_idea.py"]
+    done = subprocess.run(words, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_a_new_sweep_names_the_method_of_the_folder_beside_three_baselines() -> None:
+    invoke("new", "method", "my_idea")
+    invoke("new", "sweep")
+    sweep, _ = read_sweep(Path("sweep_my_idea.yaml"))
+    assert [m.name for m in sweep.methods] == ["er", "scr", "pcr", "my_idea"]
+    assert "8 runs: 0 done" in invoke("plan", "sweep_my_idea")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["method", "er"], "er is a method of emi-bench"),
+        (["method", "My-Idea"], "cannot be a method's name"),
+        (["method", "class"], "cannot be a method's name"),
+        (["sweep"], "which method"),
+        (["sweep", "absent"], "there is no absent.py here"),
+    ],
+)
+def test_what_cannot_be_is_said(words: list[str], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        invoke("new", *words)
+    assert not list(Path().iterdir())
+
+
+def test_nothing_is_overwritten() -> None:
+    Path("test_my_idea.py").write_text("mine")
+    with pytest.raises(UserError, match="is here already"):
+        invoke("new", "method", "my_idea")
+    assert [f.name for f in Path().iterdir()] == ["test_my_idea.py"]
