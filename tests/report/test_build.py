@@ -203,6 +203,35 @@ def test_a_table_prints_in_the_terminal(app, store, format_, start):
     assert result.stdout.startswith(start)
 
 
+def test_tables_one_and_two_are_what_pandas_makes_of_the_files(paper_runs, tmp_path):
+    """From the Parquet files to the printed table by other code: pandas alone, none of the package's functions."""
+    write_store(paper_runs[paper_runs["variant"] == ""], tmp_path / "store")
+    build(tmp_path / "store", tmp_path / "out", ReportOptions(only=("tables",)))
+    rows = pd.read_parquet(sorted((tmp_path / "store").rglob("*.parquet")))
+    at = ["method", "dataset", "memory", "run_id"]
+    last = rows[rows["after_task"] == rows["n_tasks"]]
+    accuracy = last.groupby(at)["accuracy"].mean()
+    before = rows[rows["after_task"] < rows["n_tasks"]].groupby([*at, "task"])["accuracy"].max()
+    forgetting = (before - last.set_index([*at, "task"])["accuracy"]).dropna().groupby(at).mean()
+    for name, values in (("table1", accuracy), ("table2", forgetting)):
+        expected = (values * 100).groupby(["method", "dataset", "memory"]).agg(["mean", "std", "count"])
+        found = pd.read_csv(tmp_path / "out" / "tables" / f"{name}.csv")
+        found = found[found["n"] > 0]
+        for _, cell in found.iterrows():
+            memory = 0 if cell["method"] in ("finetune", "offline") else cell["memory"]
+            mean, std, count = expected.loc[(cell["method"], cell["dataset"], memory)]
+            assert (cell["mean"], cell["spread"], cell["n"]) == pytest.approx((mean, std, count), rel=1e-9)
+        with_memory = expected[expected.index.get_level_values("memory") > 0]
+        assert len(found[~found["method"].isin(["finetune", "offline"])]) == len(with_memory) > 40
+        table = found.pivot_table(index=["dataset", "memory"], columns="method", values="mean")
+        best = table.drop(columns=["finetune", "offline"], errors="ignore")
+        best = best.idxmax(axis=1) if name == "table1" else best.idxmin(axis=1)
+        bold = found[found["best"] == 1]
+        whole = found.groupby(["dataset", "memory"])["n"].nunique() == 1  # all of as many runs, so that all compete
+        for key, method in best[whole].items():
+            assert method in set(bold.set_index(["dataset", "memory"]).loc[[key], "method"])
+
+
 CLASSES = {"article": r"\documentclass[10pt]{article}", "IEEEtran": r"\documentclass[journal]{IEEEtran}"}
 
 

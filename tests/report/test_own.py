@@ -141,7 +141,7 @@ def test_advice_names_a_sweep_that_fills_the_table(tmp_path):
     for number, sweep in ((1, "table1"), (3, "ablation"), (4, "alpha"), (5, "prototypes"), (6, "efficiency")):
         with pytest.raises(UserError) as e:
             CliRunner().invoke(cli.app, ["table", str(number), "--results", str(tmp_path)], catch_exceptions=False)
-        assert f"sweeps/{sweep}.yaml" in e.value.hint
+        assert f"emi-bench sweep {sweep}`" in e.value.hint
         assert (ROOT / "sweeps" / f"{sweep}.yaml").exists()
 
 

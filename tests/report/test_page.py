@@ -144,7 +144,7 @@ out.pair = document.querySelector("#pair td:nth-child(2)").textContent;
 out.pairMaps = document.querySelectorAll("#pair canvas").length;
 out.column = document.getElementById("pick-column").value;
 out.picked = [document.getElementById("pick-a").value, document.getElementById("pick-b").value];
-out.copies = document.querySelectorAll("button[data-copy]").length;
+out.copies = [...document.querySelectorAll("button[data-copy]")].filter((b) => b.checkVisibility()).length;
 out.texts = JSON.parse(document.getElementById("data").textContent).texts[0].acc;
 out.first = [...document.querySelectorAll("section, details.fold")].map((s) => s.id);
 out.night = getComputedStyle(document.querySelector("svg text") ?? document.body).fill;
@@ -208,7 +208,7 @@ def test_in_a_browser_a_click_opens_a_cell_and_nothing_complains(
     assert out["clipped"] is False
     assert out["texts"]["latex"].startswith("% ")
     assert out["texts"]["csv"].startswith("method,")
-    assert out["copies"] >= 4
+    assert out["copies"] >= 2
     assert out["first"][0] == "results"
     values = (paper_runs if which == "paper" else digits_runs()).query("variant == '' and memory > 0")
     names = {row.title: row.method for row in papers_rows()}

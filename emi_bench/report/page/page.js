@@ -172,7 +172,7 @@
     if (target.tagName === "DETAILS") target.open = true;
     const button = target.querySelector?.(":scope > button.cell");
     if (button) open(Number(button.dataset.cell));
-    target.scrollIntoView();
+    else target.scrollIntoView();
   };
   window.addEventListener("hashchange", visit);
 
