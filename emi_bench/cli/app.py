@@ -13,6 +13,7 @@ from rich.table import Table
 
 from emi_bench import __version__
 from emi_bench.cli import check as check_command
+from emi_bench.cli import guardian
 from emi_bench.cli import new as new_commands
 from emi_bench.cli import report as report_commands
 from emi_bench.cli import store as store_commands
@@ -164,8 +165,16 @@ report_commands.register(app)
 
 
 def main() -> None:
-    """Entry point: errors meant for the user are printed without a traceback."""
+    """Entry point: errors meant for the user are printed without a traceback, and a sweep on Ray is watched over."""
     warnings.formatwarning = lambda message, *args, **kwargs: f"warning: {message}\n"
+    words = sys.argv[1:]
+    if guardian.needed(words):
+        guardian.guarded(_command, words)
+    else:
+        _command()
+
+
+def _command() -> None:
     try:
         app()
     except UserError as e:

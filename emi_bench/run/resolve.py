@@ -18,7 +18,7 @@ from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
 from emi_bench.nets import Encoder
 from emi_bench.nets.backbones import check_backbone
 from emi_bench.problem import MOST_MEMORY, REDUCED_RESNET18, Problem
-from emi_bench.run.spec import MODERN, Protocol, RunSpec, check_keys
+from emi_bench.run.spec import MODERN, Anytime, Protocol, RunSpec, check_keys
 from emi_bench.seeds import LAST_SEED
 
 
@@ -62,6 +62,8 @@ def resolve(
     if settings.preset == "modern":
         settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
         config = cls.config_class.modern(config or {}) | dict(config or {})
+    watched = settings.anytime if cls.learns_in_steps and not cls.joint else None
+    settings = settings.model_copy(update={"anytime": None})  # how a run is watched is no part of what it is
     settings.reduction.check(info)
     settings = settings.model_copy(update=check_tasks(info, settings) | _whole(info, settings))
     backbone = check_backbone(settings.backbone, settings.reduction.of(info).image_size)
@@ -89,6 +91,7 @@ def resolve(
         code_sha256=hashlib.sha256(Path(plugin).read_bytes()).hexdigest() if plugin else None,
         variant=variant,
         features=features,
+        anytime=watched and _sized(watched, info),
         source=_source(dataset) if info.own else "",
         changed=_changed(settings, info, constants, usual, cls.config_class.cosmetic),
         left_out=_left_out(cls.config_class, constants, usual),
@@ -124,6 +127,10 @@ def _changed(
     stated = protocol.model_dump(mode="json")
     found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k]}
     return found | {k: v for k, v in constants.items() if v != usual[k] and k not in cosmetic}
+
+
+def _sized(asked: Anytime, info: DataInfo) -> Anytime:
+    return asked.model_copy(update={"per_class": asked.per_class or max(1, min(100, 2000 // info.n_classes))})
 
 
 def _left_out(model: type[MethodConfig], constants: dict[str, Any], usual: dict[str, Any]) -> frozenset[str]:

@@ -33,6 +33,7 @@ class PatientFiles(Files):
     def __init__(self, root: str | Path, patience: float = PATIENCE) -> None:
         super().__init__(root)
         self.patience = patience
+        self.on_wait: Callable[[OSError], None] = lambda why: None  #: told once of everything that is waited for
         self._marker = self.full(MARKER)
 
     def mark(self) -> None:
@@ -71,7 +72,7 @@ class PatientFiles(Files):
             part.mkdir(exist_ok=True)
 
     def _patiently(self, act: Callable[[], T]) -> T:
-        deadline, pause = time.monotonic() + self.patience, 0.1
+        deadline, pause, told = time.monotonic() + self.patience, 0.1, False
         while True:
             try:
                 self.see_root()
@@ -84,6 +85,9 @@ class PatientFiles(Files):
                     raise
                 if isinstance(e, PermissionError) or time.monotonic() + pause > deadline:
                     raise
+                if pause > 1 and not told:
+                    told = True
+                    self.on_wait(e)
             time.sleep(pause)
             pause = min(1.5 * pause, 10.0)
 

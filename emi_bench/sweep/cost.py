@@ -46,7 +46,12 @@ def load_of(spec: RunSpec) -> Load:
     cls = get_method(spec.method)
     config = cls.config_class(**spec.config)
     seen = [n / info.n_classes for n in itertools.accumulate(problem.task_sizes)]  # shares of the classes
-    tested = info.n_test * sum(seen)
+    tested = info.n_test * sum(seen) * spec.protocol.eval_window
+    if spec.anytime:
+        whole = info.n_test / info.n_classes
+        images = min(whole, whole if spec.anytime.images is None else spec.anytime.images)
+        points = info.n_train / spec.n_tasks / problem.batch / spec.anytime.every  # of a task
+        tested += images * info.n_classes * points * sum(seen)
     if cls.joint:
         epochs, size = spec.config["epochs"], spec.config["batch"]
         return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)

@@ -27,9 +27,10 @@ from emi_bench.sweep.executors.choice import make_executor
 from emi_bench.sweep.executors.protocol import Executor
 from emi_bench.sweep.grammar import Sweep
 from emi_bench.sweep.job import Job
+from emi_bench.sweep.live import make_display
 from emi_bench.sweep.outcome import Outcome
 from emi_bench.sweep.plan import Cell, Plan, make_plan, planned, turns
-from emi_bench.sweep.progress import Display, make_display
+from emi_bench.sweep.progress import Display
 from emi_bench.sweep.resources import Cluster, Request, check_feasible, settle, slots, warnings_of
 from emi_bench.terminal import duration, say
 
@@ -75,7 +76,11 @@ def run_sweep(console: Console, asked: Asked) -> int:
             live = asked.executor != "inline"  # a breakpoint wants the terminal for itself
             display = make_display(console, plan, seconds, live=live)
             display.slots = slots(requests.values(), cluster, executor.at_most or asked.max_concurrent)
-            say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()} (estimated)")
+            display.measured = all(costs.of(c, requests[c.run_id].gpu > 0).measured for c in to_run)
+            display.starting = executor.starting
+            store.files.on_wait = lambda why: said.note(f"waiting for the results: {why}")
+            said = display
+            say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()}")
             executor.start(min(len(to_run), display.slots))
             keys = dict.fromkeys(c.spec.data_key for c in to_run)
             data = {key: executor.share(load(key[0], asked.data_root, reduction=key[1])) for key in keys}
@@ -200,6 +205,7 @@ class Driver:
         What is raised while Tune looks at a result would come out wrapped, as an error of Tune's.
         """
         if self.signal is not None:
+            self.note("stopping: the workers are told to leave; finished tasks are kept (again: at once)")
             raise Interrupted(self.signal)
         if self.asked.fail_fast and self.display.failures:
             raise FailedFast(self.display.failures[0][0].spec.label)

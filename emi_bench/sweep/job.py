@@ -42,8 +42,16 @@ class Job:
                 load_plugin(path, content)
                 _loaded.add((path, content))
 
-    def run(self, run_id: str, fetch: Callable[[Any], DataSet], on_progress: Callable[[Progress], None]) -> Outcome:
+    def run(
+        self,
+        run_id: str,
+        fetch: Callable[[Any], DataSet],
+        on_progress: Callable[[Progress], None],
+        on_wait: Callable[[OSError], None] = lambda why: None,
+    ) -> Outcome:
         """Run a cell here and now; `fetch` makes a data set of what `data` holds."""
+        store = PatientStore(self.results, self.asked.patience)
+        store.files.on_wait = on_wait
         spec, request = RunSpec.model_validate_json(self.cells[run_id]), self.requests[run_id]
 
         def load() -> DataSet:
@@ -56,7 +64,7 @@ class Job:
 
         return run_cell(
             spec,
-            PatientStore(self.results, self.asked.patience),
+            store,
             load,
             prepare=self.load_plugins,
             owner=self.asked.owner,

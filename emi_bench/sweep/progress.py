@@ -1,22 +1,42 @@
-"""What a sweep shows while it runs: a live table on a terminal, a line an event elsewhere."""
+"""What a sweep shows while it runs, and how long it will take: a line an event (on a terminal see `live`)."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
 from emi_bench.store.leases import Claim, holder
 from emi_bench.sweep.outcome import Outcome
-from emi_bench.sweep.plan import Cell, Plan
+from emi_bench.sweep.plan import Cell
 from emi_bench.terminal import duration, say
 
-SHOWN = 12  # running cells in the live display
+TASKS = 5  # of a run that has not said how many it has
+
+
+@dataclass
+class Running:
+    """A run under way."""
+
+    cell: Cell
+    began: float
+    first: int = 0  #: tasks that were done when it began
+    phase: int = -1  #: tasks that are done; -1 before it has said so
+    n_phases: int = TASKS
+    accuracy: float | None = None
+
+    @property
+    def fraction(self) -> float:
+        """The share of its work that was done since it began."""
+        return max(0, self.phase - self.first) / self.n_phases
+
+    def __str__(self) -> str:
+        if self.phase < 0:
+            return ""
+        told = "" if self.accuracy is None else f"  {100 * self.accuracy:.1f} %"
+        return f"task {min(self.phase + 1, self.n_phases)}/{self.n_phases}{told}"
 
 
 class Display:
@@ -24,17 +44,19 @@ class Display:
 
     def __init__(self, console: Console, cells: list[Cell], done: int, seconds: dict[str, float]) -> None:
         self.console = console
-        self.total = Counter(_row(c) for c in cells)
+        self.cells = cells
         self.left = dict(seconds)  #: estimated seconds of each run that is to come
         self.n_cells, self.n_done = len(cells), done
         self.ended_now: Counter[str] = Counter()
         self.failures: list[tuple[Cell, Outcome]] = []
-        self.running: dict[str, tuple[Cell, float, str]] = {}
+        self.running: dict[str, Running] = {}
         self.busy = 0.0  #: seconds of runs that ended
         self.predicted = 0.0  #: what they were estimated at
         self.began = time.monotonic()
         self.shown = False  #: whether runs were to begin
         self.slots = 1
+        self.measured = False  #: whether the estimates are of runs like these
+        self.starting = 0.0  #: seconds until a first run begins
         self._waiting: tuple[str, ...] = ()
 
     def __enter__(self) -> Display:
@@ -47,12 +69,12 @@ class Display:
     # --- events --------------------------------------------------------------------------------------------------
 
     def started(self, cell: Cell) -> None:
-        self.running[cell.run_id] = (cell, time.monotonic(), "")
+        self.running[cell.run_id] = Running(cell, time.monotonic())
 
     def progressed(self, cell: Cell, phase: int, n_phases: int, accuracy: float | None) -> None:
-        began = self.running.get(cell.run_id, (cell, time.monotonic(), ""))[1]
-        told = "" if accuracy is None else f"  {100 * accuracy:.1f} %"
-        self.running[cell.run_id] = (cell, began, f"task {min(phase + 1, n_phases)}/{n_phases}{told}")
+        run = self.running.setdefault(cell.run_id, Running(cell, time.monotonic()))
+        run.first = phase if run.phase < 0 else run.first
+        run.phase, run.n_phases, run.accuracy = phase, n_phases, accuracy
 
     def found(self, cell: Cell) -> None:
         """A cell that was in the store when its turn came: another sweep's work, or found again after a loss."""
@@ -98,85 +120,48 @@ class Display:
 
     # --- numbers -------------------------------------------------------------------------------------------------
 
+    def remaining(self) -> float:
+        """Seconds to the end, as far as that can be told."""
+        correction, now = self.correction(), time.monotonic()
+        left = {run_id: seconds * correction for run_id, seconds in self.left.items()}
+        for run_id, run in self.running.items():
+            if run_id in left:
+                left[run_id] = max(0.0, left[run_id] * (1 - run.fraction) - self._silent(run, now))
+        waiting = 0.0 if self.running or self.ended_now else max(0.0, self.starting - (now - self.began))
+        return waiting + max(sum(left.values()) / self.slots, max(left.values(), default=0.0))
+
+    def correction(self) -> float:
+        """How wrong the estimates were: what runs took against what was estimated, tasks of running ones included.
+
+        A run without a finished task is within its first: once that takes longer than estimated, it counts too.
+        """
+        took, estimated, now = self.busy, self.predicted, time.monotonic()
+        for run_id, run in self.running.items():
+            seconds, elapsed = self.left.get(run_id, 0.0), now - run.began
+            if run.fraction:
+                took += elapsed - self._silent(run, now)
+                estimated += seconds * run.fraction
+            elif elapsed > seconds / run.n_phases:
+                took += elapsed
+                estimated += seconds / run.n_phases
+        return took / estimated if took and estimated else 1.0
+
+    def _silent(self, run: Running, now: float) -> float:
+        """Seconds since a run last finished a task, if its tasks take the same time each."""
+        done = run.phase - run.first
+        elapsed = now - run.began
+        return elapsed - elapsed * done / (done + 1) if done > 0 else 0.0
+
     def eta(self) -> str:
-        """Estimated seconds of what is left, corrected by how wrong the estimates were so far."""
-        correction = self.busy / self.predicted if self.predicted and self.busy else 1.0
-        left = sum(self.left.values()) * correction
-        longest = max(self.left.values(), default=0.0) * correction
-        return duration(max(left / self.slots, longest))
+        """For people: how long, and how sure that is."""
+        return f"{duration(self.remaining())} ({self.sure()})"
+
+    def sure(self) -> str:
+        if self.ended_now["done"] or any(run.fraction for run in self.running.values()):
+            return "measured here"
+        return "measured before" if self.measured else "counted, may be far off"
 
     def utilisation(self) -> float:
         """Share of the slots' time spent in runs."""
         elapsed = time.monotonic() - self.began
         return min(1.0, self.busy / (self.slots * elapsed)) if elapsed > 0 else 0.0
-
-
-class LiveDisplay(Display):
-    """A table of methods by settings that fills up, the running cells, and one line of numbers."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.finished_of: Counter[tuple[str, str]] = Counter()
-        self.live = Live(console=self.console, refresh_per_second=2, get_renderable=self.render)
-
-    def __enter__(self) -> Display:
-        self.live.start()
-        return super().__enter__()
-
-    def __exit__(self, *exception: object) -> None:
-        self.live.stop()
-
-    def already(self, cells: list[Cell]) -> None:
-        self.finished_of.update(_row(c) for c in cells)
-
-    def _count(self, cell: Cell, state: str) -> None:
-        super()._count(cell, state)
-        self.finished_of[_row(cell)] += state in ("done", "present")
-
-    def finished(self, cell: Cell, outcome: Outcome) -> None:
-        return None
-
-    def render(self) -> Group:
-        columns = sorted({column for _, column in self.total})
-        matrix = Table(box=None, pad_edge=False, header_style="bold")
-        matrix.add_column("")
-        for column in columns:
-            matrix.add_column(column, justify="right")
-        for method in dict.fromkeys(m for m, _ in self.total):
-            row = [self._entry(method, c) for c in columns]
-            matrix.add_row(method, *row)
-        running = Table(box=None, pad_edge=False, show_header=False)
-        now = time.monotonic()
-        for cell, began, told in list(self.running.values())[:SHOWN]:
-            running.add_row(f"  {cell.spec.label}", told, duration(now - began))
-        if len(self.running) > SHOWN:
-            running.add_row(f"  and {len(self.running) - SHOWN} more", "", "")
-        return Group(matrix, Text(), running, Text(self.line()))
-
-    def _entry(self, method: str, column: str) -> Text:
-        total, done = self.total[method, column], self.finished_of[method, column]
-        if not total:
-            return Text("")
-        return Text(f"{done}/{total}", style="green" if done == total else "" if done else "dim")
-
-    def line(self) -> str:
-        hours = (time.monotonic() - self.began) / 3600
-        ended = self.ended_now["done"]
-        rate = f"{ended / hours:.0f} runs/h" if ended and hours else "no run has ended yet"
-        failed = f"  {len(self.failures)} failed" if self.failures else ""
-        return f"{self.n_done}/{self.n_cells} done{failed}  {len(self.running)} running  {rate}  left {self.eta()}"
-
-
-def _row(cell: Cell) -> tuple[str, str]:
-    spec = cell.spec
-    variant = f" [{spec.variant}]" if spec.variant else ""
-    return spec.method + variant, f"{spec.dataset}{f' {spec.memory}' if spec.memory else ''}"
-
-
-def make_display(console: Console, plan: Plan, seconds: dict[str, float], *, live: bool = True) -> Display:
-    """Live on a terminal, plain elsewhere."""
-    if not (live and console.is_terminal):
-        return Display(console, plan.cells, len(plan.done), seconds)
-    made = LiveDisplay(console, plan.cells, len(plan.done), seconds)
-    made.already(plan.done)
-    return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -150,11 +150,16 @@ def warnings_of(requests: Iterable[Request]) -> list[str]:
     return told
 
 
+def fits(request: Request, free: Mapping[str, float]) -> bool:
+    """Whether there is room for one more such run."""
+    return all(free.get(k, 0.0) + 1e-9 >= v for k, v in request.bundle().items())
+
+
 def check_feasible(requests: dict[str, Request], cluster: Cluster) -> None:
     """Refuse, before anything starts, what no node can ever give."""
     for request, n in Counter(requests.values()).items():
         bundle = request.bundle()
-        if any(all(node.get(k, 0.0) + 1e-9 >= v for k, v in bundle.items()) for node in cluster.nodes):
+        if any(fits(request, node) for node in cluster.nodes):
             continue
         short = [k for k, v in bundle.items() if cluster.most(k) + 1e-9 < v]
         key = {"CPU": "cpu", "GPU": "gpu"}.get(short[0], f"custom.{short[0]}") if short else ""
@@ -174,13 +179,13 @@ def check_feasible(requests: dict[str, Request], cluster: Cluster) -> None:
 
 def slots(requests: Iterable[Request], cluster: Cluster, most: int | None = None) -> int:
     """Runs at a time, if every kind of request gets its turn."""
-    kinds = [kind.bundle() for kind in dict.fromkeys(requests)]
+    kinds = list(dict.fromkeys(requests))
     n = 0
     for node in cluster.nodes:
         free, fitting = dict(node), kinds
-        while fitting := [b for b in fitting if all(free.get(k, 0.0) + 1e-9 >= v for k, v in b.items())]:
-            for bundle in fitting:
-                if all(free.get(k, 0.0) + 1e-9 >= v for k, v in bundle.items()):
-                    free |= {k: free[k] - v for k, v in bundle.items()}
+        while fitting := [kind for kind in fitting if fits(kind, free)]:
+            for kind in fitting:
+                if fits(kind, free):
+                    free |= {k: free[k] - v for k, v in kind.bundle().items()}
                     n += 1
     return max(1, min(n, most or n))

@@ -18,6 +18,7 @@ class InlineExecutor:
     """This process. A run that is interrupted gives its claim back and keeps its finished tasks, as everywhere."""
 
     at_most: int | None = 1
+    starting = 0.0
 
     def __init__(self, asked: Asked) -> None:
         for option in ("address", "autoscaling", "max_concurrent", "log"):
@@ -52,7 +53,10 @@ class InlineExecutor:
                     told = at.phase
                     watch.progressed(cell, at.phase, at.n_phases, at.accuracy)
 
-            watch.ended(cell, job.run(cell.run_id, lambda data: data, progress))
+            def wait(why: OSError, cell: Cell = cell) -> None:
+                watch.note(f"{cell.spec.label} waits for the results: {why}")
+
+            watch.ended(cell, job.run(cell.run_id, lambda data: data, progress, wait))
 
     def close(self) -> None:
         return None

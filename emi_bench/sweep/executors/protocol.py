@@ -28,6 +28,7 @@ class Executor(Protocol):
     """In this order: `cluster`, `start`, `share` for every data set, `run` for every pass, `close`."""
 
     at_most: int | None  #: runs at a time, whatever there is to run on
+    starting: float  #: seconds to a first run, about
 
     def cluster(self) -> Cluster:
         """What there is to run on. Joins a cluster that is there; starts nothing."""

@@ -55,7 +55,15 @@ def join(address: str) -> Cluster:
             f"no Ray cluster at {address}: {str(e).splitlines()[0]}",
             hint="start one with `ray start --head`, or leave --address (and RAY_ADDRESS) out to use this machine",
         ) from e
-    return Cluster([node["Resources"] for node in ray.nodes() if node["Alive"]])
+    return nodes_alive()
+
+
+def nodes_alive() -> Cluster:
+    """What the nodes have that are there now."""
+    import ray
+
+    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return Cluster([node["Resources"] for node in known if node["Alive"]])
 
 
 def start(machine: dict[str, float], *, every_core: bool) -> str:

@@ -23,6 +23,7 @@ class RayExecutor:
     """One of our own on loopback, gone afterwards; or a cluster that is there."""
 
     at_most: int | None = None
+    starting = 12.0  # on two cores; workers import torch meanwhile
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked

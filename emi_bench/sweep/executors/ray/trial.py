@@ -63,7 +63,11 @@ class CellTrial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         event = self._next()
-        while "state" not in event and (rest := self._reported + REPORT_EVERY - time.monotonic()) > 0:
+        while (
+            "state" not in event
+            and "waits" not in event
+            and (rest := self._reported + REPORT_EVERY - time.monotonic()) > 0
+        ):
             try:
                 event = self._events.get(timeout=rest)
             except queue.Empty:
@@ -98,8 +102,11 @@ class CellTrial(tune.Trainable):
                 told = at.phase
                 self._events.put({"phase": at.phase, "n_phases": at.n_phases, "accuracy": at.accuracy})
 
+        def wait(why: OSError) -> None:
+            self._events.put({"waits": str(why)})
+
         try:
-            outcome = self.job.run(run_id, self._fetch, progress)
+            outcome = self.job.run(run_id, self._fetch, progress, wait)
         except BaseException as e:  # the trial waits for an event: there must be one
             outcome = Outcome("failed", error=f"{type(e).__name__}: {e}")
         self._clean = outcome.state != "out_of_memory" and "CUDA" not in outcome.error

@@ -18,11 +18,12 @@ from ray.tune.search import Searcher
 from emi_bench.store.processes import tag
 from emi_bench.sweep.executors.protocol import Watch
 from emi_bench.sweep.executors.ray import loggers
+from emi_bench.sweep.executors.ray.connection import nodes_alive
 from emi_bench.sweep.executors.ray.trial import CellTrial, WorkerSpent, run_id_of
 from emi_bench.sweep.job import Job
 from emi_bench.sweep.outcome import Outcome
 from emi_bench.sweep.plan import Cell
-from emi_bench.sweep.resources import Cluster, slots
+from emi_bench.sweep.resources import Cluster, Request, fits, slots
 
 WORKER_LOSSES = 3  # of one run, before it is given up
 IDLE = 0.15  # seconds of sleep a turn of Tune's loop when nothing happens: it would poll ten times a second
@@ -49,7 +50,7 @@ def fit(job: Job, cells: Sequence[Cell], watch: Watch, cluster: Cluster, *, reus
     room = [slots([kind], cluster) for kind in kinds]
     pending = 200 if asked.autoscaling else max(8, 2 * sum(room))
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(pending)
-    callbacks: list[tune.Callback] = [Watcher(watch, cells)]
+    callbacks: list[tune.Callback] = [Watcher(watch, cells, kinds)]
     callbacks += [loggers.make(asked.log, job.sweep, job.results)] if asked.log else []
     # Where Tune keeps what nobody reads.
     with tempfile.TemporaryDirectory(prefix=f"emi-tune-{tag()}-", ignore_cleanup_errors=True) as folder:
@@ -114,8 +115,8 @@ class InTurn(Searcher):
 class Watcher(tune.Callback):
     """Tune's events, passed on; also the place where signals take effect and where the loop is slowed down."""
 
-    def __init__(self, watch: Watch, cells: Sequence[Cell]) -> None:
-        self.watch = watch
+    def __init__(self, watch: Watch, cells: Sequence[Cell], kinds: Sequence[Request]) -> None:
+        self.watch, self.kinds = watch, kinds
         self.cells = {c.run_id: c for c in cells}
         self.busy = time.monotonic()
         self.stalled = False
@@ -140,6 +141,8 @@ class Watcher(tune.Callback):
         cell = self._cell(trial)
         if "state" in result:
             self.watch.ended(cell, Outcome(**{k: result[k] for k in Outcome.__dataclass_fields__}))
+        elif "waits" in result:
+            self.watch.note(f"{cell.spec.label} waits for the results: {result['waits']}")
         else:
             self.watch.progressed(cell, result["phase"], result["n_phases"], result["accuracy"])
 
@@ -155,9 +158,15 @@ class Watcher(tune.Callback):
         quiet = time.monotonic() - self.busy
         if quiet > STALLED and not self.watch.running() and not self.stalled:
             self.stalled = True
-            self.watch.note("no node of the cluster can serve what is left; waiting for one (Ctrl-C leaves)")
+            self.watch.note(f"{self._why_nothing_runs()} (Ctrl-C leaves)")
         if quiet > 1 and (self.watch.running() or self.stalled):
             time.sleep(IDLE)
+
+    def _why_nothing_runs(self) -> str:
+        nodes = nodes_alive()
+        if any(fits(kind, node) for kind in self.kinds for node in nodes.nodes):
+            return "nothing runs yet: workers are starting, or others use the cluster; waiting"
+        return "no node of the cluster can serve what is left; waiting for one"
 
 
 def lost(times: int, trace: str) -> str:

@@ -1,0 +1,83 @@
+"""A process beside a sweep on Ray. When Ray dies, its C++ ends the process of the sweep at once; somebody has to be
+left who says what that means, and who can begin anew."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+TIMES = 2  # a Ray of our own is started: once, and once more
+
+
+def needed(words: list[str]) -> bool:
+    """Whether this is a command that runs Ray. A sweep in its own process needs none, and may want the terminal."""
+    plain = {"--help", "--dry-run"} & set(words) or _option(words, "--executor") == "inline"
+    return words[:1] == ["sweep"] and not plain and sys.platform == "linux"
+
+
+def _option(words: list[str], name: str) -> str:
+    """What is given for an option, as `--name VALUE` or `--name=VALUE`.
+
+    >>> _option(["sweep", "--executor", "inline"], "--executor"), _option(["--executor=ray"], "--executor")
+    ('inline', 'ray')
+    """
+    for word, after in zip(words, [*words, ""][1:], strict=True):
+        if word.partition("=")[0] == name:
+            return word.partition("=")[2] or after
+    return ""
+
+
+def guarded(work: Callable[[], None], words: list[str]) -> None:
+    """Do the work in a process that may die; returns, or exits, as the work does."""
+    again = shlex.join(["emi-bench", *words])
+    local = not (_option(words, "--address") or os.environ.get("RAY_ADDRESS"))
+    for time in range(TIMES):
+        ended, told = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(ended)
+            _die_with_parent()
+            try:
+                work()
+            finally:  # any end that Python knows of
+                os.write(told, b"!")
+            return
+        os.close(told)
+        code = _wait(child)
+        with open(ended, "rb") as pipe:
+            orderly = pipe.read(1) == b"!"
+        if orderly or code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+            sys.exit(code)
+        print(f"Ray went down and took the sweep with it (exit code {code}). Finished tasks are kept.", file=sys.stderr)
+        if local and time + 1 < TIMES:
+            print("starting a new Ray and going on", file=sys.stderr)
+    print(f"go on with: {again}\n  or without Ray, one run at a time: {again} --executor inline", file=sys.stderr)
+    sys.exit(1)
+
+
+def _wait(child: int) -> int:
+    """The exit code of the child; signals go to it, and Ctrl-C in a terminal reaches it only by this way."""
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    former = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status
+
+
+def _die_with_parent() -> None:
+    """A killed sweep is to be dead; and it is to hear of Ctrl-C once, from its parent."""
+    os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
