@@ -121,6 +121,35 @@ def learning_accuracy(a: ArrayLike) -> Any:
     return _value(_diagonal(_matrix(a)).mean(axis=-1))
 
 
+def _relative(m: Matrix, tasks: int) -> Any:
+    best, last = _best(m)[..., :-1], m[..., -1, :-1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lost = np.where(best == 0, 1.0, (best - last) / best)
+    return _value(lost.sum(axis=-1) / tasks if tasks else np.full(m.shape[:-2], np.nan))
+
+
+def relative_forgetting(a: ArrayLike) -> Any:
+    """Relative forgetting, 1/(T-1) sum_{j<T} ( max_i a[i][j] - a[T][j] ) / max_i a[i][j].
+
+    A task with maximum 0 counts 1. NaN for one task. Average accuracy is about learning accuracy times one minus it.
+
+    >>> round(relative_forgetting([[0.9, 0, 0], [0.6, 0.8, 0], [0.4, 0.5, 0.7]]), 6)
+    0.465278
+    """
+    m = _matrix(a)
+    return _relative(m, m.shape[-1] - 1)
+
+
+def relative_forgetting_ccldc(a: ArrayLike) -> Any:
+    """The same divided by T, as CCL-DC's program has it.
+
+    >>> round(relative_forgetting_ccldc([[0.9, 0, 0], [0.6, 0.8, 0], [0.4, 0.5, 0.7]]), 6)
+    0.310185
+    """
+    m = _matrix(a)
+    return _relative(m, m.shape[-1])
+
+
 METRICS: dict[str, Callable[[ArrayLike], Any]] = {
     "average_accuracy": average_accuracy,
     "average_incremental_accuracy": average_incremental_accuracy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+REDUCED_RESNET18 = "reduced_resnet18"  #: the backbone of the paper, and the default
 MOST_MEMORY = 10_000_000  #: images; one of 32 px takes 3 kB
 
 
@@ -22,6 +23,7 @@ class Problem:
     reservoir: str = "batched"
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  #: of the data set's pixels in 0-1
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    backbone: str = REDUCED_RESNET18
     task_sizes: tuple[int, ...] = ()  #: classes of each task; unless given, equal parts
 
     def __post_init__(self) -> None:

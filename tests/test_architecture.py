@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "emi_bench"
 #: From the ground up. A module may import from lower rows and from its own entry; entries of a row do not know of each
 #: other. An entry is a module or a folder, the longest that fits counts. Every module has its place.
 LAYERS = [
-    ["errors", "facts", "metrics", "problem", "seeds", "terminal"],
+    ["anytime", "errors", "facts", "metrics", "problem", "seeds", "terminal"],
     ["registry", "reference", "draws"],
     ["data"],
     ["memory", "losses"],

@@ -179,3 +179,13 @@ def test_ctrl_c_keeps_finished_tasks_and_the_same_command_goes_on(tmp_path: Path
     resumed, whole = (emi_bench.load_runs(tmp_path / name).matrix[0] for name in ("r", "undisturbed"))
     np.testing.assert_array_equal(resumed, whole)
     assert not list(checkpoints.glob("*.pt"))
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom emi_bench.cli import main\nsys.argv = ['emi-bench', 'plan', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('torch', 'ray', 'pandas', 'pyarrow', 'matplotlib') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"

@@ -136,6 +136,16 @@ class TestSet:
         device = data.x_test.device
         return cls(data.x_test[order.to(device)], data.y_test[order].to(device), ends)
 
+    def sample(self, per_class: int, seed: int) -> TestSet:
+        """The first `per_class` images of every class, in an order drawn from the seed; all of a class with fewer."""
+        labels = self.y.cpu().numpy()
+        order = np.random.default_rng(seed).permutation(len(labels))
+        chosen = np.concatenate([order[labels[order] == c][:per_class] for c in np.unique(labels)])
+        rows = np.sort(chosen)
+        ends = np.searchsorted(rows, self.ends).tolist()
+        at = torch.from_numpy(rows).to(self.x.device)
+        return TestSet(self.x[at], self.y[at], ends)
+
     def sizes(self) -> list[int]:
         """Test samples of each task."""
         return [end - start for start, end in zip([0, *self.ends], self.ends, strict=False)]

@@ -111,9 +111,9 @@ def load_plugin(path: str | Path, content: bytes | None = None) -> list[str]:
     return sorted(found)
 
 
-def plugin_file(method: type[Method]) -> str | None:
-    """The file a plugin's method came from; None for an installed one."""
-    module = sys.modules[method.__module__]
+def plugin_file(cls: type) -> str | None:
+    """The file a plugin's method or backbone came from; None for an installed one."""
+    module = sys.modules[cls.__module__]
     return module.__file__ if module.__name__.startswith(_PLUGIN) else None
 
 

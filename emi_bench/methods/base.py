@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from emi_bench.draws import Draws
 from emi_bench.facts import Role
 from emi_bench.memory import Memory
-from emi_bench.nets import Net, ResNet
+from emi_bench.nets import Encoder, Net
+from emi_bench.nets.backbones import make_encoder
 from emi_bench.nets.layout import layout_for, layout_of
 from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
@@ -157,12 +158,12 @@ class Method(nn.Module):
         """The network with its initial weights, in its layout."""
         with seeded_weights(weight_seed):
             net = cls.make_net(config, problem)
-        return net.to(device=device, memory_format=layout_for(problem.width))  # type: ignore[call-overload, no-any-return]
+        return net.to(device=device, memory_format=layout_for(net))  # type: ignore[call-overload, no-any-return]
 
     @classmethod
-    def make_encoder(cls, config: MethodConfig, problem: Problem) -> ResNet:
+    def make_encoder(cls, config: MethodConfig, problem: Problem) -> Encoder:
         assert config.pooling is not None
-        return ResNet(problem.width, image_size=problem.image_size, pooling=config.pooling)
+        return make_encoder(problem.backbone, problem.width, image_size=problem.image_size, pooling=config.pooling)
 
     @classmethod
     def make_net(cls, config: MethodConfig, problem: Problem) -> nn.Module:

@@ -18,6 +18,7 @@ from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.emi_config import EMIConfig
 from emi_bench.methods.mutual_information import Batch, Joint, projection
 from emi_bench.methods.past_model import PastModel
+from emi_bench.nets import ResNet
 from emi_bench.nets.dualnet import DualNet, mlp_head
 from emi_bench.problem import Problem
 
@@ -73,6 +74,7 @@ class EMI(PastModel):
         if not config.dualnet:
             return super().make_net(config, problem)
         encoder = cls.make_encoder(config, problem)
+        assert isinstance(encoder, ResNet)
         net = DualNet(
             encoder,
             problem.n_classes,

@@ -7,6 +7,8 @@ from typing import ClassVar, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from emi_bench.methods.mutual_information import MutualInformationConfig
+from emi_bench.nets.backbones import need_reduced
+from emi_bench.problem import Problem
 
 
 class LossWeights(BaseModel):
@@ -89,3 +91,8 @@ class EMIConfig(MutualInformationConfig):
         if self.dmi and not self.dualnet:
             raise ValueError("dmi works on the slow features of the DualNet: with dualnet off, switch dmi off too")
         return self
+
+    def resolve(self, problem: Problem) -> Self:
+        if self.dualnet:
+            need_reduced(problem.backbone, "EMI's fast net gates", ", or switch dualnet and dmi off")
+        return super().resolve(problem)

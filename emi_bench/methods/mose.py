@@ -17,6 +17,8 @@ from emi_bench.losses.reverse_distillation import reverse_distillation
 from emi_bench.losses.supcon import supcon
 from emi_bench.methods.base import Losses, MethodConfig, View
 from emi_bench.methods.task_classes import TaskClasses
+from emi_bench.nets import ResNet
+from emi_bench.nets.backbones import need_reduced
 from emi_bench.nets.experts import ExpertNet
 from emi_bench.nets.heads import normalised
 from emi_bench.nets.ncm import memory_means, squared_distances
@@ -53,6 +55,7 @@ class MOSEConfig(MethodConfig):
         return {}  # its source trains the wide network with these constants
 
     def resolve(self, problem: Problem) -> Self:
+        need_reduced(problem.backbone, "MOSE's experts work on")
         if problem.image_size % 8:
             hint = "use a data set with images of 8, 32 or 64 pixels, or protocol.image_size"
             raise UserError(f"MOSE's experts need image sides divisible by 8, not {problem.image_size}", hint=hint)
@@ -80,6 +83,7 @@ class MOSE(TaskClasses):
     @classmethod
     def make_net(cls, config: MethodConfig, problem: Problem) -> nn.Module:
         encoder = cls.make_encoder(config, problem)
+        assert isinstance(encoder, ResNet)
         return ExpertNet(encoder, problem.n_classes, cast(MOSEConfig, config).proj_dim)
 
     @classmethod

@@ -18,7 +18,7 @@ from emi_bench.errors import UserError
 from emi_bench.losses.ntx import ntx_n, ntx_uni, similarity
 from emi_bench.losses.unit import unit
 from emi_bench.methods.base import Losses, Method, MethodConfig, View
-from emi_bench.nets import Net, ResNet
+from emi_bench.nets import Encoder, Net
 from emi_bench.nets.recompute import recomputing
 from emi_bench.problem import Problem
 
@@ -182,7 +182,7 @@ class MutualInformation(Method):
         return {name: term.detach() for name, term in losses.items()}
 
 
-def projection(encoder: ResNet, config: MethodConfig) -> nn.Linear:
+def projection(encoder: Encoder, config: MethodConfig) -> nn.Linear:
     """A linear head that leaves room for the feature slice."""
     assert isinstance(config, MutualInformationConfig)
     assert config.proj_dim is not None

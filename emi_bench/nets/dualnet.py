@@ -84,6 +84,8 @@ class DualNet(Net):
     152640
     """
 
+    slow: ResNet
+
     def __init__(
         self,
         encoder: ResNet,

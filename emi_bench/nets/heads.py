@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from emi_bench.losses.precision import full_precision
+from emi_bench.nets.encoder import Encoder
 from emi_bench.nets.net import Net
-from emi_bench.nets.resnet import ResNet
 
 
 @full_precision
@@ -46,7 +46,7 @@ class CosineHead(nn.Linear):
 class CosineNet(Net):
     """An encoder under a cosine head: `features(x)`, and `logits(features)` = cosine scores over the temperature."""
 
-    def __init__(self, encoder: ResNet, n_classes: int, temperature: float = 0.09, eps: float = 1e-6) -> None:
+    def __init__(self, encoder: Encoder, n_classes: int, temperature: float = 0.09, eps: float = 1e-6) -> None:
         super().__init__(encoder, n_classes)
         self.linear = CosineHead(encoder.out_dim, n_classes, temperature, eps)
 
@@ -59,7 +59,7 @@ def projection_mlp(n_features: int, out: int = 128) -> nn.Sequential:
 class ContrastiveNet(nn.Module):
     """An encoder and a projection, no classifier: `features(x)` (n,D), `proj(features)` (n,d)."""
 
-    def __init__(self, encoder: ResNet, proj: nn.Module) -> None:
+    def __init__(self, encoder: Encoder, proj: nn.Module) -> None:
         super().__init__()
         self.slow = encoder
         self.proj = proj
@@ -86,6 +86,6 @@ def q_net(n_classes: int, hidden: int = 128) -> nn.Sequential:
 class DualViewNet(Net):
     """An encoder, its linear classifier, and the Q-net on two logit vectors: `features`, `logits`, `qnet`."""
 
-    def __init__(self, encoder: ResNet, n_classes: int) -> None:
+    def __init__(self, encoder: Encoder, n_classes: int) -> None:
         super().__init__(encoder, n_classes)
         self.qnet = q_net(n_classes)

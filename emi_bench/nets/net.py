@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from emi_bench.nets.resnet import ResNet
+from emi_bench.nets.encoder import Encoder
 
 
 class Net(nn.Module):
@@ -15,7 +15,7 @@ class Net(nn.Module):
     Any module with `features`, `logits` and a `forward` that joins them may stand in for this one in a test.
     """
 
-    def __init__(self, encoder: ResNet, n_classes: int, *, proj: nn.Module | None = None) -> None:
+    def __init__(self, encoder: Encoder, n_classes: int, *, proj: nn.Module | None = None) -> None:
         super().__init__()
         self.slow = encoder
         self.linear = nn.Linear(encoder.out_dim, n_classes)

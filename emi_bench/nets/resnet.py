@@ -7,6 +7,9 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from emi_bench.nets.encoder import Encoder
+from emi_bench.problem import REDUCED_RESNET18
+
 Pooling = Literal["avg4", "global"]
 
 
@@ -44,7 +47,7 @@ class BasicBlock(nn.Module):
         return F.relu(out, inplace=True)
 
 
-class ResNet(nn.Module):
+class ResNet(Encoder):
     """Images (n,3,H,W) to features (n, out_dim): 3x3 stem without max-pool, 4 stages of 2 blocks, widths nf..8nf.
 
     `pooling="avg4"`: average pool with kernel and stride 4, then flatten channel-major (160 features at 32x32, 640 at
@@ -56,6 +59,8 @@ class ResNet(nn.Module):
     >>> sum(p.numel() for p in ResNet(20).parameters())
     1093140
     """
+
+    name = REDUCED_RESNET18
 
     def __init__(self, nf: int = 20, *, image_size: int = 32, pooling: Pooling = "avg4") -> None:
         super().__init__()
@@ -85,10 +90,7 @@ class ResNet(nn.Module):
         h3 = self.layer3(h2)
         return h1, h2, h3, self.layer4(h3)
 
-    def pool(self, h4: Tensor) -> Tensor:
+    def pool(self, last: Tensor) -> Tensor:
         if self.pooling == "global":
-            return h4.mean(dim=(2, 3))
-        return F.avg_pool2d(h4, 4).flatten(1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.pool(self.maps(x)[-1])
+            return last.mean(dim=(2, 3))
+        return F.avg_pool2d(last, 4).flatten(1)

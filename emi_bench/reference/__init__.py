@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import yaml
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PAPER = "emi_paper"  #: the source whose tables are rebuilt
 
@@ -44,6 +46,8 @@ def claims() -> list[dict[str, Any]]:
 
 @cache
 def _csv(name: str) -> pd.DataFrame:
+    import pandas as pd  # here: commands that print no number do not pay for it
+
     with (files(__package__) / name).open("r", encoding="utf-8") as f:
         return pd.read_csv(f, keep_default_na=True)
 

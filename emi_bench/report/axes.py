@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -58,7 +59,10 @@ class Setting:
     def slug(self) -> str:
         """For file names."""
         odd = {k: str(v) for k, v in odd_protocol(self.protocol).items()}
-        short = {k: v if len(v) < 20 else hashlib.sha256(v.encode()).hexdigest()[:8] for k, v in odd.items()}
+        short = {
+            k: v if re.fullmatch(r"[\w.-]{1,20}", v) else hashlib.sha256(v.encode()).hexdigest()[:8]
+            for k, v in odd.items()
+        }
         extra = "".join(f"_{k}{v}" for k, v in short.items())
         return f"{self.dataset}_t{self.n_tasks}_m{self.memory}{extra}".replace(".", "p")
 

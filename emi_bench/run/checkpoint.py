@@ -34,6 +34,8 @@ class State:
     wall_seconds: float = 0.0
     peak: int = 0
     started: str = ""
+    watched: dict[str, Any] | None = None  #: as `RunSpec.anytime` has it
+    curve: list[list[Any]] = field(default_factory=list)  #: rows of `result.CURVE`
 
     @property
     def accuracy(self) -> float | None:
@@ -51,13 +53,17 @@ class Checkpoint:
     state: State
     features: bool = False  #: whether the run is to leave features
 
+    @property
+    def about(self) -> dict[str, Any]:
+        asked = {"features": self.features, "anytime": self.state.watched is not None}
+        return {"run_id": self.run_id, "phase": self.state.phase, **asked}
+
     def encode(self) -> bytes:
         import torch
 
-        about = {"run_id": self.run_id, "features": self.features, "phase": self.state.phase}
         out = io.BytesIO()
         first = out.write(_first_line(b""))  # written again below: what follows is large and not to be copied
-        out.write(json.dumps(about).encode() + b"\n")
+        out.write(json.dumps(self.about).encode() + b"\n")
         torch.save({"threads": self.threads, "method": self.method, "state": asdict(self.state)}, out)
         line = _first_line(out.getbuffer()[first:])
         out.seek(0)
@@ -89,7 +95,7 @@ class Checkpoint:
 
 
 def about_checkpoint(content: bytes) -> dict[str, Any]:
-    """What a checkpoint says of itself, verified, without torch: run_id, features, phase. Empty for one of format 1."""
+    """What a checkpoint says of itself (`Checkpoint.about`), verified, without torch. Empty for one of format 1."""
     if not content.startswith(_MAGIC):
         return {}
     first, about, _ = [*content[:1000].split(b"\n", 2), b"", b""][:3]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from emi_bench.data.stream import LastBatch, Stream, TestSet, cut
 from emi_bench.draws import Draws
 from emi_bench.methods import Method, get_method
 from emi_bench.methods.ema import averaged_where_asked
+from emi_bench.run.anytime import Watcher
 from emi_bench.run.checkpoint import Checkpoint, State, UnusableCheckpoint
 from emi_bench.run.evaluation import EvalWindow
 from emi_bench.run.features import extract_features
@@ -48,9 +50,13 @@ class Phase:
     last: LastBatch
     ends_task: bool = True  #: and is evaluated
 
+    @cached_property
+    def batches(self) -> list[slice]:
+        return cut(len(self.indices), self.batch, self.last)
+
     @property
     def n_steps(self) -> int:
-        return len(cut(len(self.indices), self.batch, self.last))
+        return len(self.batches)
 
 
 def phases(method: Method, stream: Stream, batch: int, last: LastBatch = "merge") -> list[Phase]:
@@ -83,7 +89,7 @@ def run(
     stream = Stream.of(data, spec.n_tasks, spec.seed, spec.protocol.class_order, spec.protocol.groups)
     test = TestSet.of(stream)
     method = build_method(spec, data.info, device)
-    state = State(started=_now())
+    state = State(started=_now(), watched=spec.anytime.model_dump() if spec.anytime else None)
     if resume is not None:
         state = _restore(method, spec, resume)
     tell = on_progress or (lambda progress: None)
@@ -91,17 +97,22 @@ def run(
     sitting, before = time.perf_counter(), state.wall_seconds
 
     plan = phases(method, stream, spec.protocol.batch, spec.protocol.last_batch)
+    watcher = Watcher(state.curve, method, stream, test, spec.anytime) if spec.anytime else None
     while state.phase < len(plan):
         phase = plan[state.phase]
         seen = spec.n_tasks if method.joint else len(state.matrix) + 1
         window = EvalWindow(method, test, seen, spec.protocol.eval_window, phase.n_steps) if phase.ends_task else None
+        curve = watcher.of_task(seen, [p.batches for p in plan[: state.phase]], phase.batches) if watcher else None
+        looks = [look.after for look in (window, curve) if look is not None]
         with _precision(spec, device):
-            _learn(method, stream, plan, state, device, tell, window)
+            _learn(method, stream, plan, state, device, tell, looks)
             if window is not None:
                 method.end_task()
                 state.matrix.append(window.close())
                 for name, row in window.others.items():
                     state.others.setdefault(name, []).append(row)
+            if curve is not None:
+                curve.close()
         state.phase += 1
         state.wall_seconds = before + time.perf_counter() - sitting
         state.peak = max(state.peak, peak_memory_bytes(device))
@@ -130,6 +141,7 @@ def run(
         device=torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         threads=torch.get_num_threads(),
         features=features,
+        curve=state.curve if spec.anytime else None,
         others={name: _square(rows, spec.n_tasks) for name, rows in state.others.items()},
     )
 
@@ -141,7 +153,7 @@ def _learn(
     state: State,
     device: str,
     tell: Callable[[Progress], None],
-    window: EvalWindow | None,
+    looks: Sequence[Callable[[int], None]],
 ) -> None:
     """One phase of the stream, step by step. Losses are looked at only now and then: a look waits for the device."""
     phase = plan[state.phase]
@@ -152,8 +164,8 @@ def _learn(
         if recent.add(losses):
             timer.collect()
             tell(Progress(state.phase, len(plan), step, phase.n_steps, state.accuracy))
-        if window is not None:
-            window.after(step)
+        for look in looks:
+            look(step)
     recent.flush()
     state.losses.append(recent.means())
     state.step_ms += timer.collect()
@@ -192,6 +204,10 @@ def _restore(method: Method, spec: RunSpec, checkpoint: Checkpoint) -> State:
         method.load_state_dict(checkpoint.method)
     except (RuntimeError, LookupError, TypeError, ValueError) as e:  # the method's code has changed since
         raise UnusableCheckpoint(f"it does not fit the method: {str(e).splitlines()[0][:200]}") from e
+    if spec.anytime is None:
+        return replace(checkpoint.state, watched=None, curve=[])
+    if checkpoint.state.watched != spec.anytime.model_dump():
+        raise UnusableCheckpoint("accuracy was not measured as it is asked for now; the run begins anew")
     return replace(checkpoint.state)
 
 

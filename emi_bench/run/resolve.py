@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from emi_bench.data.tasks import checked_groups
 from emi_bench.errors import UserError
 from emi_bench.facts import facts_of
 from emi_bench.methods import Method, MethodConfig, get_method, plugin_file
-from emi_bench.problem import MOST_MEMORY, Problem
-from emi_bench.run.spec import MODERN, Protocol, RunSpec, check_keys
+from emi_bench.nets import Encoder
+from emi_bench.nets.backbones import check_backbone
+from emi_bench.problem import MOST_MEMORY, REDUCED_RESNET18, Problem
+from emi_bench.run.spec import MODERN, Anytime, Protocol, RunSpec, check_keys
 from emi_bench.seeds import LAST_SEED
 
 
@@ -33,6 +36,7 @@ def make_problem(info: DataInfo, memory: int, protocol: Protocol) -> Problem:
         batch=protocol.batch,
         replay_batch=protocol.replay_batch,
         width=protocol.width,
+        backbone=protocol.backbone,
         reservoir=protocol.reservoir,
         mean=info.mean,
         std=info.std,
@@ -58,8 +62,13 @@ def resolve(
     if settings.preset == "modern":
         settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
         config = cls.config_class.modern(config or {}) | dict(config or {})
+    watched = settings.anytime if cls.learns_in_steps and not cls.joint else None
+    settings = settings.model_copy(update={"anytime": None})  # how a run is watched is no part of what it is
     settings.reduction.check(info)
     settings = settings.model_copy(update=check_tasks(info, settings) | _whole(info, settings))
+    backbone = check_backbone(settings.backbone, settings.reduction.of(info).image_size)
+    if backbone.fixed_width:
+        settings = settings.model_copy(update={"width": _fixed_width(protocol or {}, backbone)})
     memory = check_memory(cls, settings.reduction.of(info), memory)
     if seed < 0:
         raise UserError(f"seed {seed} is negative", hint="seeds are 0, 1, 2 ...")
@@ -67,8 +76,9 @@ def resolve(
         raise UserError(f"seed {seed} is too large", hint=f"the last one is {LAST_SEED}")
     problem = make_problem(info, memory, settings)
     resolved = check_keys(cls.config_class, config or {}, f"config of {method}").resolve(problem)
-    constants, usual = resolved.model_dump(mode="json"), cls.config_class().resolve(problem).model_dump(mode="json")
-    plugin = plugin_file(cls)
+    default = cls.config_class().resolve(replace(problem, backbone=REDUCED_RESNET18))  # it fits every default
+    constants, usual = resolved.model_dump(mode="json"), default.model_dump(mode="json")
+    plugin = _plugin(cls, backbone)
     return RunSpec(
         method=method,
         method_version=cls.version,
@@ -81,12 +91,31 @@ def resolve(
         code_sha256=hashlib.sha256(Path(plugin).read_bytes()).hexdigest() if plugin else None,
         variant=variant,
         features=features,
+        anytime=watched and _sized(watched, info),
         source=_source(dataset) if info.own else "",
         changed=_changed(settings, info, constants, usual, cls.config_class.cosmetic),
         left_out=_left_out(cls.config_class, constants, usual),
         facts=facts_of(cls),
         plugin=plugin or "",
     )
+
+
+def _fixed_width(protocol: Mapping[str, Any], backbone: type[Encoder]) -> int:
+    """One run has one id: a width that changes nothing is the default, and may not be asked for."""
+    default = Protocol().width
+    if protocol.get("width", default) != default:
+        raise UserError(f"the backbone {backbone.name} has a width of its own", hint="leave protocol.width away")
+    return default
+
+
+def _plugin(cls: type[Method], backbone: type[Encoder]) -> str | None:
+    files = {file for file in (plugin_file(cls), plugin_file(backbone)) if file}
+    if len(files) > 1:
+        raise UserError(
+            f"{cls.name} and the backbone {backbone.name} come from two files: {', '.join(sorted(files))}",
+            hint="put them into one: its content is part of a run's id",
+        )
+    return next(iter(files), None)
 
 
 def _changed(
@@ -98,6 +127,10 @@ def _changed(
     stated = protocol.model_dump(mode="json")
     found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k]}
     return found | {k: v for k, v in constants.items() if v != usual[k] and k not in cosmetic}
+
+
+def _sized(asked: Anytime, info: DataInfo) -> Anytime:
+    return asked.model_copy(update={"per_class": asked.per_class or max(1, min(100, 2000 // info.n_classes))})
 
 
 def _left_out(model: type[MethodConfig], constants: dict[str, Any], usual: dict[str, Any]) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ class FeatureTable:
     label: np.ndarray
     task: np.ndarray  #: 1-based
     features: np.ndarray  #: (n,D) float32
+
+
+#: Columns of accuracy while the stream runs: one row for every task begun at every point.
+CURVE = ("step", "samples", "task", "of_task", "accuracy", "n_test", "into")
 
 
 @dataclass(frozen=True)
@@ -40,4 +44,5 @@ class RunResult:
     device: str
     threads: int
     features: FeatureTable | None = None
+    curve: list[list[Any]] | None = None  #: rows of `CURVE`, where accuracy was measured while the stream ran
     others: dict[str, np.ndarray] = field(default_factory=dict)  #: matrices of the method's other predictions, by name

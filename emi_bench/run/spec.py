@@ -8,18 +8,36 @@ import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from emi_bench.errors import UserError
 from emi_bench.facts import Facts
+from emi_bench.problem import REDUCED_RESNET18
 from emi_bench.registry import did_you_mean
 
 if TYPE_CHECKING:
     from emi_bench.data import Reduction
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class Anytime(BaseModel):
+    """When and on what accuracy is measured while the stream runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    every: int = Field(10, ge=1)
+    """Steps of a task between two points; its last step is one in any case."""
+    per_class: Annotated[int, Field(ge=1)] | Literal["all"] | None = None
+    """Test images of a class, drawn by the seed, the same for every method; `all`: the whole test set. Unless given,
+    100 where there are up to 20 classes, else 2000 in all: about as many as cost half of an ER run."""
+
+    @property
+    def images(self) -> int | None:
+        """Of a class, once `resolve` has filled it in; None for all."""
+        return self.per_class if isinstance(self.per_class, int) else None
 
 
 class Protocol(BaseModel):
@@ -52,9 +70,14 @@ class Protocol(BaseModel):
     """Training images a class, the first of the published order; all unless given."""
     test_per_class: int | None = Field(None, ge=1)
     """Test images a class, the first of the published order; all unless given."""
+    anytime: Anytime | None = None
+    """Accuracy while the stream runs, in a file of its own: {every: 10, per_class: 100}, or {}. Training, results and
+    the id are the same with and without it."""
     preset: Literal["emi", "modern"] = "emi"
     """The EMI paper's protocol, or that of the papers after it (full width, AdamW, views): it stands for other defaults
     of these fields and of each method's constants, and is not itself part of a run's id."""
+    backbone: str = REDUCED_RESNET18
+    """Network under the method's heads: the reduced ResNet-18, `resnet18_imagenet`, or a plugin's by its name."""
     tasks: str | None = None
     """Tasks as lists of classes, by name or number, in the order of the stream: [[cat, dog], [car, truck, ship]].
     Classes in no list are left out."""
@@ -107,7 +130,7 @@ def stated(protocol: Mapping[str, Any]) -> dict[str, Any]:
 MODERN: dict[str, Any] = {"width": 64, "reservoir": "textbook"}
 
 #: What describes a run and does not identify it.
-TOLD = {"variant", "features", "source", "changed", "left_out", "facts", "plugin"}
+TOLD = {"variant", "features", "anytime", "source", "changed", "left_out", "facts", "plugin"}
 
 
 class RunSpec(BaseModel):
@@ -127,6 +150,7 @@ class RunSpec(BaseModel):
     # From here on not part of the identity.
     variant: str = ""  #: a sweep's name for this config, "" for the default
     features: bool = False  #: export features after the last task
+    anytime: Anytime | None = None  #: measure accuracy while the stream runs; None where a method has no curve
     source: str = ""  #: how the data set is loaded, where that is not its name
     changed: dict[str, Any] = Field(default_factory=dict)
     """What differs from the defaults of the method (by name) and of the protocol (`protocol.KEY`)."""
@@ -183,6 +207,7 @@ class RunSpec(BaseModel):
         words += ["--plugin", self.plugin] if self.plugin else []
         for key, value in self.changed.items():
             words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        words += ["--set", f"protocol.anytime={self.anytime.model_dump_json()}"] if self.anytime else []
         words += ["--features"] if self.features else []
         words += ["--results", results] if results != "results" else []
         words += ["--data-root", str(data_root)] if data_root else []

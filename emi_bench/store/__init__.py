@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from emi_bench.store.curves import load_anytime
     from emi_bench.store.frames import load_results, load_runs
     from emi_bench.store.store import DamagedFile, Store
 
-__all__ = ["DamagedFile", "Store", "load_results", "load_runs"]
+__all__ = ["DamagedFile", "Store", "load_anytime", "load_results", "load_runs"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from emi_bench.store import frames
 
         return getattr(frames, name)
+    if name == "load_anytime":
+        from emi_bench.store import curves
+
+        return curves.load_anytime
     if name in ("DamagedFile", "Store"):
         from emi_bench.store import store
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from emi_bench.run.checkpoint import UnusableCheckpoint, about_checkpoint
 from emi_bench.store import failures, leases
 from emi_bench.store.processes import mentioned, surely_dead
-from emi_bench.store.store import CHECKPOINTS, Store
+from emi_bench.store.store import CHECKPOINTS, Store, anytime_path, feature_path
 
 GRACE = 3600.0  # seconds after which a temporary file of another machine is nobody's: no write takes so long
 SCRATCH = "emi-tune-"  #: folders of Tune's in the place for temporary files, with the tag of their driver
@@ -37,7 +37,7 @@ def leftovers(store: Store) -> list[Leftover]:
     """All of them; nothing is changed."""
     files = store.files.list()
     claimed = store.claims.live()  # before the results: who finishes in between is no leftover yet
-    done, featured = store.results(), store.featured()
+    done, beside = store.results(), store.beside()
     found = [Leftover(p, "its process is gone") for p in files if p.endswith(".tmp") and _abandoned(store, p, claimed)]
     for path in files:
         folder, _, name = path.rpartition("/")
@@ -47,7 +47,7 @@ def leftovers(store: Store) -> list[Leftover]:
         if folder == leases.FOLDER:
             found.append(Leftover(path, "its holder is gone"))
         kept_for_a_run = folder in (CHECKPOINTS, failures.FOLDER)
-        if kept_for_a_run and run_id in done and (run_id in featured or not _features(store, path)):
+        if kept_for_a_run and run_id in done and beside.issuperset(_awaited(store, path, run_id)):
             found.append(Leftover(path, "its run is done"))
     return found
 
@@ -92,10 +92,11 @@ def _abandoned(store: Store, path: str, claimed: dict[str, leases.Claim]) -> boo
     return (run is None or run[0] not in claimed) and 0 < store.files.modified(path) < time.time() - GRACE
 
 
-def _features(store: Store, path: str) -> bool:
-    """Whether the run of a checkpoint or of a failure is to leave features, which its result does not show."""
+def _awaited(store: Store, path: str, run_id: str) -> list[str]:
+    """What the run of a checkpoint or of a failure is to leave beside its result."""
     content = store.files.read(path) or b""
     with contextlib.suppress(UnusableCheckpoint, ValueError, AttributeError):
         about = json.loads(content)["spec"] if path.endswith(".json") else about_checkpoint(content)
-        return bool(about.get("features", False))
-    return False
+        asked = {feature_path: about.get("features"), anytime_path: about.get("anytime")}
+        return [where(run_id) for where, wanted in asked.items() if wanted]
+    return []

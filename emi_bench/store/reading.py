@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from emi_bench.store import version_0_1_0
-from emi_bench.store.schema import CHECKSUM, ENTRIES, KEY, MEASURED, SCHEMA, SCHEMA_VERSION, checksum
+from emi_bench.store.schema import (
+    ANYTIME,
+    CHECKSUM,
+    CURVE_SCHEMA,
+    ENTRIES,
+    FEATURES,
+    KEY,
+    MEASURED,
+    SCHEMA,
+    SCHEMA_VERSION,
+    checksum,
+)
+
+if TYPE_CHECKING:
+    from emi_bench.run.spec import Anytime
 
 #: What every provenance has held since schema version 1; whatever lacks some of it is no result of this program.
 TOLD = {
@@ -83,10 +97,10 @@ def parse(content: bytes, columns: list[str] | None = None) -> Stored:
     return Stored(told, table.replace_schema_metadata(None))
 
 
-def what_is_wrong(content: bytes, features: bool = False) -> str:
-    """Of a result, or of features: why it cannot be read; empty for a sound one."""
+def what_is_wrong(content: bytes, folder: str = "") -> str:
+    """Of a result, or of a file in the folder of features or curves: why it cannot be read; empty for a sound one."""
     try:
-        read_features(content) if features else parse(content)
+        {FEATURES: read_features, ANYTIME: read_curve}.get(folder, parse)(content)
     except NewerSchema:
         return ""
     except Unreadable as e:
@@ -100,6 +114,21 @@ def read_features(content: bytes) -> pa.Table:
     if table.column_names != ["split", "label", "task", *(f"f{i}" for i in range(table.num_columns - 3))]:
         raise Unreadable("its columns are not those of features")
     return table
+
+
+def curve_table(rows: list[list[Any]], asked: Anytime | None) -> pa.Table:
+    """Accuracy while a stream ran as it is stored; what was asked for goes into the schema's metadata."""
+    columns = dict(zip(CURVE_SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
+    told = {b"anytime": asked.model_dump_json().encode() if asked else b"{}"}
+    return pa.table(columns, schema=CURVE_SCHEMA).replace_schema_metadata(told)
+
+
+def read_curve(content: bytes) -> pa.Table:
+    """Columns of `run.result.CURVE`."""
+    table = parquet(content)
+    if not table.schema.equals(CURVE_SCHEMA):
+        raise Unreadable("its columns are not those of accuracy while the stream runs")
+    return table.replace_schema_metadata(None)
 
 
 def _provenance(content: bytes) -> dict[str, Any]:

@@ -54,6 +54,22 @@ ENTRIES = ["after_task", "task", "accuracy"]
 MEASURED = ["ms_per_batch", "peak_memory_bytes", "n_params", "wall_seconds"]
 
 
+#: Folders of what runs leave beside their results.
+FEATURES, ANYTIME = "_features", "_anytime"
+#: Accuracy while the stream runs (`run.result.CURVE`): a row for every task begun, at every point.
+CURVE_SCHEMA = pa.schema(
+    [
+        ("step", pa.int32()),
+        ("samples", pa.int32()),
+        ("task", pa.int16()),
+        ("of_task", pa.int16()),
+        ("accuracy", pa.float64()),
+        ("n_test", pa.int32()),
+        ("into", pa.list_(pa.int32())),
+    ]
+)
+
+
 def to_table(result: RunResult) -> pa.Table:
     """The result's rows and its provenance."""
     spec, protocol = result.spec, result.spec.protocol

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from emi_bench.errors import UserError
 from emi_bench.store.files import Files
 from emi_bench.store.leases import Claims
-from emi_bench.store.reading import what_is_wrong
-from emi_bench.store.schema import to_table
+from emi_bench.store.reading import curve_table, what_is_wrong
+from emi_bench.store.schema import ANYTIME, FEATURES, to_table
 
 if TYPE_CHECKING:
     from emi_bench.run.result import FeatureTable, RunResult
@@ -55,13 +55,15 @@ class Store:
 
     def featured(self) -> set[str]:
         """Ids of the runs whose features are there."""
-        paths = self.files.list("_features", recursive=False)
-        return {name.removesuffix(".parquet") for name in (p.rpartition("/")[2] for p in paths)}
+        return {p.rpartition("/")[2].removesuffix(".parquet") for p in self.files.list(FEATURES, recursive=False)}
+
+    def beside(self) -> set[str]:
+        """The files that runs left beside their results: features, and accuracy while the stream ran."""
+        return {p for folder in (FEATURES, ANYTIME) for p in self.files.list(folder, recursive=False)}
 
     def done(self, spec: RunSpec) -> bool:
-        """Whether the run is there, with its features where it asks for them."""
-        path = self.find(spec)
-        return path is not None and (not spec.features or self.files.exists(feature_path(spec.run_id)))
+        """Whether the run is there, with all that it is to leave beside its result."""
+        return self.find(spec) is not None and all(map(self.files.exists, side_paths(spec)))
 
     def find(self, spec: RunSpec) -> str | None:
         """The result's path; another sweep may have given the same run another variant name."""
@@ -76,11 +78,13 @@ class Store:
         return [p for p in self.files.list(self.path(spec).rpartition("/")[0], recursive=False) if p.endswith(ending)]
 
     def write(self, result: RunResult) -> str:
-        """Store a result, its features first, so that a result with features is never without them.
+        """Store a result, first what lies beside it, so that a result that has some is never without.
 
         A result is written once: where it is there already (features were asked for later), it stays as it is. A
         damaged one is set aside: now there is one to take its place.
         """
+        if result.curve is not None:
+            self.put(anytime_path(result.spec.run_id), _parquet(curve_table(result.curve, result.spec.anytime)))
         if result.features is not None:
             self.put(feature_path(result.spec.run_id), _parquet(_feature_table(result.features)))
         path = self.find(result.spec)
@@ -94,8 +98,8 @@ class Store:
     def damaged(self) -> dict[str, str]:
         """Results and features that cannot be read, by path, with what is wrong; all of them are read."""
         files = [p for p in self.files.list(hidden=False) if _RESULT.search(p)]
-        files += [feature_path(run_id) for run_id in sorted(self.featured())]
-        told = {p: what_is_wrong(self.files.read(p) or b"", features=p.startswith("_features/")) for p in files}
+        files += sorted(self.beside())
+        told = {p: what_is_wrong(self.files.read(p) or b"", p.partition("/")[0]) for p in files}
         return {path: why for path, why in told.items() if why}
 
     def warn_damaged(self, path: str, why: str, remedy: str = "") -> None:
@@ -142,7 +146,17 @@ def checkpoint_path(run_id: str) -> str:
 
 
 def feature_path(run_id: str) -> str:
-    return f"_features/{run_id}.parquet"
+    return f"{FEATURES}/{run_id}.parquet"
+
+
+def anytime_path(run_id: str) -> str:
+    return f"{ANYTIME}/{run_id}.parquet"
+
+
+def side_paths(spec: RunSpec) -> list[str]:
+    """What a run is to leave beside its result."""
+    asked = {feature_path: spec.features, anytime_path: spec.anytime is not None}
+    return [path(spec.run_id) for path, wanted in asked.items() if wanted]
 
 
 def _plain(name: str) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from emi_bench.data import get_info
 from emi_bench.methods import get_method
+from emi_bench.nets.backbones import get_backbone
 from emi_bench.run.resolve import make_problem
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
@@ -45,7 +46,12 @@ def load_of(spec: RunSpec) -> Load:
     cls = get_method(spec.method)
     config = cls.config_class(**spec.config)
     seen = [n / info.n_classes for n in itertools.accumulate(problem.task_sizes)]  # shares of the classes
-    tested = info.n_test * sum(seen)
+    tested = info.n_test * sum(seen) * spec.protocol.eval_window
+    if spec.anytime:
+        whole = info.n_test / info.n_classes
+        images = min(whole, whole if spec.anytime.images is None else spec.anytime.images)
+        points = info.n_train / spec.n_tasks / problem.batch / spec.anytime.every  # of a task
+        tested += images * info.n_classes * points * sum(seen)
     if cls.joint:
         epochs, size = spec.config["epochs"], spec.config["batch"]
         return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)
@@ -60,9 +66,8 @@ def load_of(spec: RunSpec) -> Load:
 def _scale(spec: RunSpec) -> tuple[float, float]:
     """(multiplications, activations) of an image against 32 px and nf=20."""
     info = spec.protocol.reduction.of(get_info(spec.source or spec.dataset))
-    area = (info.image_size / 32) ** 2
-    width = spec.protocol.width / 20
-    return area * width**2, area * width
+    macs = get_backbone(spec.protocol.backbone).macs(spec.protocol.width, info.image_size)
+    return macs / MACS, (info.image_size / 32) ** 2 * spec.protocol.width / 20
 
 
 def model_seconds(spec: RunSpec, gpu: bool) -> float:

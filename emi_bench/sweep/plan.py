@@ -17,6 +17,7 @@ from emi_bench.run.resolve import check_memory, check_tasks, resolve
 from emi_bench.run.spec import Protocol, RunSpec, check_keys
 from emi_bench.store import Store
 from emi_bench.store.leases import Claim
+from emi_bench.store.store import side_paths
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed, seconds_of
@@ -210,11 +211,11 @@ def select(cells: list[Cell], only: Mapping[str, set[str]], seeds: set[int] | No
 def make_plan(cells: list[Cell], store: Store, *, repeated: int = 0, owner: str = "") -> Plan:
     """Sort cells by what the store says of them. `owner` is who asks: its own claims hold nothing back."""
     results = store.results()
-    featured = store.featured() if any(c.spec.features for c in cells) else set()
+    beside = store.beside() if any(side_paths(c.spec) for c in cells) else set()
     claims = store.claims.live(owner)
     plan = Plan(cells, repeated, results)
     for cell in cells:
-        if cell.run_id in results and (not cell.spec.features or cell.run_id in featured):
+        if cell.run_id in results and beside.issuperset(side_paths(cell.spec)):
             plan.done.append(cell)
         elif cell.run_id in claims:
             plan.held.append((cell, claims[cell.run_id]))
