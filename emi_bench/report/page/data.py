@@ -152,9 +152,8 @@ class PageData:
 def published_values(row: Row, setting: Setting) -> list[Mapping[str, Any]]:
     """Every published value of a cell, with its source."""
     frame = reference.values()
-    hits = frame[
-        (frame["method"] == row.method) & (frame["dataset"] == setting.dataset) & (frame["memory"] == setting.memory)
-    ]
+    wanted = {"method": row.method, "dataset": setting.dataset, "n_tasks": setting.n_tasks, "memory": setting.memory}
+    hits = frame[(frame[list(wanted)] == list(wanted.values())).all(axis=1)]
     if row.variant or not len(hits):
         return []
     return [
