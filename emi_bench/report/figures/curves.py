@@ -80,4 +80,4 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
     ]  # fmt: skip
     caption = "Mean accuracy over the tasks observed so far; bands are one sample standard deviation over the runs."
     caption += short_stream_words(settings, {row.method for _, row, *_ in records})
-    return Drawing(name, "Incremental accuracy", caption, figure, data)
+    return Drawing(name, "Incremental accuracy", caption, figure, data, first=True)
