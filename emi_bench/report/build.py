@@ -13,7 +13,7 @@ from emi_bench.registry import did_you_mean
 from emi_bench.report.axes import FORGETTINGS, SPREADS, Spread
 from emi_bench.report.checks import Records, as_records
 from emi_bench.report.compare import headline
-from emi_bench.report.evidence import Evidence, FeatureFinder
+from emi_bench.report.evidence import CurveFinder, Evidence, FeatureFinder
 from emi_bench.report.figures import Drawing, all_figures, save
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table, preview
@@ -104,11 +104,13 @@ class ReportOptions:
         return Scope(read_planned(self.sweeps), tuple(methods), columns_of(self.columns), self.ours, self.paper_grid)
 
 
-def evidence_of(records: Records, options: ReportOptions, features: FeatureFinder | None = None) -> Evidence:
+def evidence_of(
+    records: Records, options: ReportOptions, features: FeatureFinder | None = None, curves: CurveFinder | None = None
+) -> Evidence:
     """What a store's runs say, as far as the options ask for it."""
     rows = as_records(records)
     grid = Grid(rows, options.scope({str(r["method"]) for r in rows}))
-    return Evidence(grid, options.spread, FORGETTINGS[options.forgetting], features)
+    return Evidence(grid, options.spread, FORGETTINGS[options.forgetting], features, curves)
 
 
 def build(
@@ -119,10 +121,12 @@ def build(
 ) -> Report:
     """Read a store and write the report. Works on half-finished sweeps; an empty store makes a page that says so."""
     from emi_bench.store import load_runs
+    from emi_bench.store.curves import curve_reader
     from emi_bench.store.features import feature_reader
 
     progress("reading the results")
-    return build_from(load_runs(results_path), out, options, progress, feature_reader(results_path))
+    beside = feature_reader(results_path), curve_reader(results_path)
+    return build_from(load_runs(results_path), out, options, progress, *beside)
 
 
 def build_from(
@@ -131,9 +135,10 @@ def build_from(
     options: ReportOptions = ReportOptions(),
     progress: Progress = lambda _: None,
     features: FeatureFinder | None = None,
+    curves: CurveFinder | None = None,
 ) -> Report:
     """The same from a frame of runs."""
-    evidence = evidence_of(runs, options, features)
+    evidence = evidence_of(runs, options, features, curves)
     grid, planned = evidence.grid, evidence.grid.scope.planned
     report = Report(Path(out), grid, lines=summary_lines(evidence))
     tables = [t for t in evidence.tables if not (planned.tables and t.number) or t.number in planned.tables]

@@ -21,6 +21,8 @@ from emi_bench.report.tables import all_tables, main_tables
 
 #: run id -> the features' frame (split, label, task, f0 ...), or None where none were kept.
 FeatureFinder = Callable[[str], pd.DataFrame | None]
+#: run id -> its accuracy while the stream ran (`run.result.CURVE`), or None where nobody watched.
+CurveFinder = Callable[[str], pd.DataFrame | None]
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,31 @@ class Evidence:
     """The grid, how its numbers are to be printed, and what follows from them."""
 
     def __init__(
-        self, grid: Grid, spread: Spread = "std", forgetting: Metric = FORGETTING, features: FeatureFinder | None = None
+        self,
+        grid: Grid,
+        spread: Spread = "std",
+        forgetting: Metric = FORGETTING,
+        features: FeatureFinder | None = None,
+        curves: CurveFinder | None = None,
     ) -> None:
         self.grid = grid
         self.spread: Spread = spread
         self.forgetting = forgetting
         self.features = features
+        self.curves = curves
+
+    @cached_property
+    def watched(self) -> dict[Setting, dict[Row, list[pd.DataFrame]]]:
+        """The points of every run that was watched while its stream ran."""
+        found: dict[Setting, dict[Row, list[pd.DataFrame]]] = {}
+        if self.curves is None:
+            return found
+        for setting in self.grid.settings:
+            for row in self.grid.rows([setting], variants=True):
+                points = [p for run in self.grid.cell(row, setting).runs if (p := self.curves(run.run_id)) is not None]
+                if points:
+                    found.setdefault(setting, {})[row] = points
+        return found
 
     @cached_property
     def studies(self) -> dict[str, list[Study]]:

@@ -24,6 +24,7 @@ METRIC_COLUMNS = (*metrics.METRICS, TIME.name, MEMORY.name, "wall_seconds")
 ABOUT = (
     "device", "n_params", "git_sha", "threads", "started", "finished", "versions", "data_fingerprint", "class_order",
 )  # fmt: skip
+PACED = ("cost", "train_every")  #: and where compute is bounded (`protocol.budget`)
 LEFT_OUT: frozenset[str] = RunSpec.model_fields["left_out"].default  #: by runs that do not say
 PROTOCOL = "protocol."  #: before a protocol's field among what a run changed
 
@@ -103,6 +104,7 @@ def to_run(record: Mapping[Any, Any]) -> Run:
         values[TIME.name] = float("nan")  # its steps only collect (GDumb): their time says nothing of its cost
     protocol = sorted((k, v) for k, v in stated(record["protocol"]).items() if k != "n_tasks")
     version = record.get("schema_version", 0)
+    paced = record.get("cost", float("nan")) or float("nan")
     dataset = str(record["dataset"])
     return Run(
         run_id=str(record["run_id"]),
@@ -117,5 +119,5 @@ def to_run(record: Mapping[Any, Any]) -> Run:
         source=_text(record.get("source")) or dataset,
         command=_text(record.get("command")),
         schema_version=int(version) if version == version else 0,
-        about={k: record[k] for k in ABOUT if k in record},
+        about={k: record[k] for k in (*ABOUT, *(PACED if paced == paced else ())) if k in record},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,28 @@ from emi_bench.store.store import Store, anytime_path
 OF_RUN = ["run_id", "cell_id", "method", "variant", "dataset", "n_tasks", "memory", "seed"]
 
 
+def curve_reader(path: str | Path = "results") -> Callable[[str], pd.DataFrame | None]:
+    """A function from a run's id to its points (columns of `run.result.CURVE`), or to None where it was not watched.
+    The store is listed once; a damaged file is named and left."""
+    store = Store(path)
+    beside = store.beside()
+
+    def read(run_id: str) -> pd.DataFrame | None:
+        where = anytime_path(run_id)
+        content = store.files.read(where) if where in beside else None
+        if content is None:
+            return None
+        try:
+            points: pd.DataFrame = read_curve(content).to_pandas()
+        except Unreadable as e:
+            beside.discard(where)
+            store.warn_damaged(where, str(e))
+            return None
+        return points
+
+    return read
+
+
 def load_anytime(path: str | Path = "results") -> pd.DataFrame:
     """One row per (run, point, task begun): the run (`OF_RUN`), `step` and `samples` of the stream, `task` (the current
     one, from 1), `of_task`, `accuracy`, `n_test`; at task ends also `into`, how many of the task's images were taken
@@ -21,18 +44,10 @@ def load_anytime(path: str | Path = "results") -> pd.DataFrame:
     """
     from emi_bench.store.frames import load_runs
 
-    store = Store(path)
-    beside = store.beside()
-    frames = []
+    read, frames = curve_reader(path), []
     for run in load_runs(path)[OF_RUN].to_dict("records"):
-        where = anytime_path(run["run_id"])
-        content = store.files.read(where) if where in beside else None
-        if content is None:
-            continue
-        try:
-            rows: pd.DataFrame = read_curve(content).to_pandas()
-            frames.append(rows.assign(**{str(k): v for k, v in run.items()}))
-        except Unreadable as e:
-            store.warn_damaged(where, str(e))
+        points = read(run["run_id"])
+        if points is not None:
+            frames.append(points.assign(**{str(k): v for k, v in run.items()}))
     columns = [*OF_RUN, *CURVE_SCHEMA.names]
     return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)

@@ -95,6 +95,9 @@ def test_evaluation_counts_right_answers_per_task() -> None:
             known = torch.tensor([task[0] for task in stream.tasks])
             return torch.where(torch.isin(true, known), true, (true + 1) % 4)
 
+        def predictions(self, x: Tensor) -> dict[str, Tensor]:
+            return {"": self.predict(x)}
+
     oracle: Any = Oracle()
     assert evaluate(oracle, test, 1) == [0.5]
     assert evaluate(oracle, test, 2) == [0.5, 0.5]

@@ -19,6 +19,7 @@ from emi_bench.report.figures.canvas import (
     task_ticks,
 )
 from emi_bench.report.grid import Grid
+from emi_bench.report.watched import short_stream_words
 
 
 def incremental(evidence: Evidence) -> Iterator[Drawing]:
@@ -78,4 +79,5 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
         for s, r, observed, values, n in records for i, t in enumerate(observed)
     ]  # fmt: skip
     caption = "Mean accuracy over the tasks observed so far; bands are one sample standard deviation over the runs."
-    return Drawing(name, "Incremental accuracy", caption, figure, data)
+    caption += short_stream_words(settings, {row.method for _, row, *_ in records})
+    return Drawing(name, "Incremental accuracy", caption, figure, data, first=True)

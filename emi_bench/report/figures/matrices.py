@@ -14,6 +14,7 @@ from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, new_figure, task_ticks
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Record
+from emi_bench.report.watched import short_stream_words
 
 Matrix = NDArray[np.float64]
 
@@ -77,6 +78,7 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
     caption = (
         "Mean accuracy on each task (column) after each task (row); the last panel is a difference, blue above zero."
     ) + ("" if limit == 100 else f" Accuracies above {limit:.0f} have the last colour of the scale.")
+    caption += short_stream_words([setting], {row.method for row in rows})
     title = f"Accuracy matrices: {name}"
     # The paper's many matrices stay out of the page, whose cells show them.
     shown = not grid.paper_settings

@@ -62,8 +62,8 @@ def side(difference: Estimate, sign: float = 1.0) -> Grade:
     low, high = sorted((sign * difference.low, sign * difference.high))
     if not difference.enough:
         return None
-    if difference.se == 0 and low == 0:
-        return "against"
+    if low == high == 0 and difference.n == 1:
+        return "against"  # printed as equal
     return "direction" if low > 0 else "against" if high < 0 else "undecided"
 
 
