@@ -46,7 +46,7 @@ def scatter(panels: Sequence[Panel]) -> Drawing:
         ax.set_title(f"{panel.setting.title}\n{told}" if told else panel.setting.title)
         ax.set_xlabel(f"{panel.metric.title}, published (%)")
         ax.set_ylabel(f"{panel.metric.title}, proxy (%)")
-        ax.margins(0.12)
+        ax.margins(0.16)
     caption = (
         "Each method's mean in the proxy over its published mean; bars are one sample standard deviation. Correlations "
         "are of ranks, without the two bounds, with 95 % intervals over seeds and methods drawn again."
