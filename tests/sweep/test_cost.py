@@ -118,3 +118,8 @@ def test_slots_follow_the_scarcest_resource_and_kinds_take_turns() -> None:
     assert slots([Request(1, 0)], SERVER, 3) == 3
     assert slots([Request(1, 1), Request(1, 0)], SERVER) == 24
     assert slots([Request(1, 1), Request(8, 0)], SERVER) == 6  # four cards, and eight cores on either machine
+
+
+def test_a_head_without_cpus_is_told_as_one() -> None:
+    cluster = Cluster([{"memory": 1e9, "node:10.0.0.1": 1.0}, {"CPU": 4.0}, {"CPU": 4.0}])
+    assert str(cluster) == "1 node with no CPU; 2 nodes with 4 CPU"

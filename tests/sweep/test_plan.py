@@ -77,6 +77,8 @@ def test_options_narrow_the_plan(tmp_path: Path) -> None:
         select(cells, parse_only(["method=finetun"]), None, None)
     with pytest.raises(UserError, match="Did you mean method"):
         parse_only(["methd=er"])
+    with pytest.raises(UserError, match="100000000 seeds, and a sweep has at most 10000"):
+        parse_seeds("0-99999999")
     with pytest.raises(UserError, match="no cell is left"):
         select(cells, {}, {77}, None)
 
@@ -92,3 +94,10 @@ def test_a_plan_tells_done_held_and_left_apart(tmp_path: Path) -> None:
     assert [c for c, _ in plan.held] == [cells[1]]
     assert plan.todo == cells[2:]
     assert make_plan(cells, store, owner="another").held == []
+
+
+def test_a_single_run_has_the_limits_of_a_sweep() -> None:
+    with pytest.raises(UserError, match=f"the last one is {2**63 - 1}"):
+        resolve("finetune", "digits", seed=2**70)
+    with pytest.raises(UserError, match="the most is --memory 10000000"):
+        resolve("er", "digits", memory=10**9)

@@ -57,7 +57,11 @@ class RayExecutor:
         from emi_bench.sweep.executors.ray import tuning
         from emi_bench.sweep.executors.ray.private import plain_workers
 
-        ours = [c for c in cells if get_method(c.spec.method).__module__.startswith("emi_bench.methods.")]
+        ours = [
+            c  # a backbone may be a plugin's, under a method of this package
+            for c in cells
+            if not c.spec.plugin and get_method(c.spec.method).__module__.startswith("emi_bench.methods.")
+        ]
         known = {c.run_id for c in ours}
         others = [c for c in cells if c.run_id not in known]
         try:
