@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-all lint format bench clean
+.PHONY: help demo docs test test-all lint format bench clean
 
 help:
 	@echo "make demo      the whole path on the embedded digits data, in minutes"
 	@echo "make test      the test suite (make test-all adds the slow ones)"
 	@echo "make lint      ruff and mypy      make format   ruff, in place"
+	@echo "make docs      the documentation site, in build/site"
 	@echo "make bench     speed, as ratios to the bare network passes"
 
 $(READY): pyproject.toml constraints.txt
@@ -46,6 +47,11 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)
+	@$(BIN)/python -c 'import material, mkdocstrings, latex2mathml' 2>/dev/null || $(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+	@echo "open build/site/index.html"
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

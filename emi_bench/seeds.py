@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 
 LAST_SEED = 2**63 - 1  #: results keep a seed in 64 bits
-PURPOSES = ("class_order", "stream", "weights", "method", "features", "anytime")
+PURPOSES = ("class_order", "stream", "weights", "method", "features", "anytime", "blur")
 
 
 def seed_for(seed: int, purpose: str, index: int = 0) -> int:

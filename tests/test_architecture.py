@@ -27,7 +27,7 @@ LAYERS = [
     ["sweep.grammar"],
     ["sweep", "report"],
     ["testing"],
-    ["cli"],
+    ["cli", "api"],
     ["__init__"],
 ]
 #: Who may know of a package.

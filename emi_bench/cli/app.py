@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from emi_bench import __version__
@@ -20,7 +21,7 @@ from emi_bench.cli import store as store_commands
 from emi_bench.cli import sweep as sweep_commands
 from emi_bench.cli import sweeps as sweeps_command
 from emi_bench.cli.data import data_app
-from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins
+from emi_bench.cli.options import DataRoot, Plugin, Results, complete_datasets, complete_methods, load_plugins
 from emi_bench.errors import UserError
 
 app = typer.Typer(
@@ -52,8 +53,11 @@ def _root(
 
 @app.command()
 def run(
-    method: Annotated[str, typer.Option(help="See `emi-bench methods`.")],
-    dataset: Annotated[str, typer.Option(help="See `emi-bench datasets`; or npz:PATH, folder:PATH.")],
+    method: Annotated[str, typer.Option(help="See `emi-bench methods`.", autocompletion=complete_methods)],
+    dataset: Annotated[
+        str,
+        typer.Option(help="See `emi-bench datasets`; or npz:PATH, folder:PATH.", autocompletion=complete_datasets),
+    ],
     memory: Annotated[int, typer.Option(help="Images the memory may hold.")] = 0,
     seed: Annotated[int, typer.Option(help="Class order, stream, weights and choices derive from it.")] = 0,
     set_: Annotated[
@@ -102,18 +106,32 @@ def run(
 
 @app.command()
 def methods(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME]",
+            help="One method: its constants with their defaults, meaning and source.",
+            autocompletion=complete_methods,
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="A list of objects, with every constant.")] = False,
     plugin: Plugin = None,
 ) -> None:
-    """The methods, what they are and their constants."""
-    from emi_bench.cli.listing import describe_methods
+    """The methods and what they are; with a NAME its constants, their defaults, meaning and source.
+
+    [bold]Example[/bold]  emi-bench methods emi
+    """
+    from emi_bench.cli.listing import constants_of, describe_methods
 
     load_plugins(plugin)
-    rows = describe_methods()
+    rows = describe_methods(name)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
-        return
-    show(rows, ["name", "title", "memory", "optimizer", "about"], "Methods")
+    elif name:
+        show(constants_of(rows[0]), ["constant", "default", "about"], f"{rows[0]['title']}: {rows[0]['about']}")
+        console.print("Change one with --set CONSTANT=VALUE.", highlight=False)
+    else:
+        show(rows, ["name", "title", "memory", "optimizer", "about"], "Methods")
 
 
 @app.command()
@@ -152,7 +170,7 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*("" if row[c] is None else str(row[c]) for c in columns))
+        table.add_row(*("" if row[c] is None else escape(str(row[c])) for c in columns))
     console.print(table)
 
 

@@ -8,9 +8,15 @@ from typing import Any
 from emi_bench.methods import get_method, method_names
 
 
-def describe_methods() -> list[dict[str, Any]]:
-    """One object a method: name, title, whether it has a memory, and each constant with default and meaning."""
-    return [_describe(name) for name in method_names()]
+def describe_methods(name: str = "") -> list[dict[str, Any]]:
+    """One object a method, or for one of them: name, title, whether it has a memory, and each constant with default and
+    meaning."""
+    return [_describe(n) for n in ([name] if name else method_names())]
+
+
+def constants_of(method: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row a constant."""
+    return [{"constant": key, **told} for key, told in method["constants"].items()]
 
 
 def _describe(name: str) -> dict[str, Any]:

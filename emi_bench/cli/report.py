@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from emi_bench.cli.options import DataRoot, Plugin, Results, load_plugins, sweep_file
+from emi_bench.cli.options import DataRoot, Plugin, Results, complete_methods, complete_sweeps, load_plugins, sweep_file
 from emi_bench.errors import UserError
 from emi_bench.report.axes import Spread
 
@@ -38,7 +38,8 @@ OursOption = Annotated[
     str,
     typer.Option(
         help="The method the report is about: last row, differences, highlighted curve. Default: the one method of a "
-        "plugin that ran, else EMI."
+        "plugin that ran, else EMI.",
+        autocompletion=complete_methods,
     ),
 ]
 MethodsOption = Annotated[str, typer.Option(help="Only these rows: NAME,NAME.")]
@@ -64,7 +65,12 @@ def register(app: typer.Typer) -> None:
 def report(
     sweeps: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="SWEEP", parser=sweep_file, help="Only the runs of these sweeps: files or names."),
+        typer.Argument(
+            metavar="SWEEP",
+            parser=sweep_file,
+            help="Only the runs of these sweeps: files or names.",
+            autocompletion=complete_sweeps,
+        ),
     ] = None,
     results: Results = "results",
     data_root: DataRoot = None,

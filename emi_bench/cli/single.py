@@ -183,11 +183,12 @@ class Bar:
             self.phase = at.phase
             if at.phase < at.n_phases:
                 self.progress.reset(self.bar)
-        if at.phase < at.n_phases:
-            text = f"task {at.phase + 1}/{at.n_phases}"
-            self.progress.update(
-                self.bar, description=text, completed=at.step, total=at.n_steps, accuracy=accuracy, visible=True
-            )
+        # After the last task the bar stays full, with the accuracy at the end.
+        over = at.phase == at.n_phases
+        text = f"task {at.phase + (not over)}/{at.n_phases}"
+        total = at.n_steps or self.progress.tasks[0].total or 1
+        step = total if over else at.step
+        self.progress.update(self.bar, description=text, completed=step, total=total, accuracy=accuracy, visible=True)
 
 
 def tell(console: Console, spec: RunSpec, done: Executed, quiet: bool) -> None:

@@ -105,6 +105,22 @@ class Stream:
         rest = rng.permutation(np.concatenate([m[rounds * share :] for m in by_class]))
         return np.concatenate([*mixed, rest])
 
+    def blurry_orders(self, scale: float) -> list[np.ndarray]:
+        """The orders of all tasks, run into each other, cut where the tasks would end.
+
+        The next sample is the k-th that is left, k = floor |N(0, scale^2)|; a k past the end is drawn again, up to ten
+        times, then it is the first (MKD's and CCL-DC's stream). What is left lies backwards: taking out near its
+        beginning moves few.
+        """
+        orders = [self.order(t) for t in range(len(self.tasks))]
+        left = np.concatenate(orders)[::-1].tolist()
+        rng = np.random.default_rng(seed_for(self.seed, "blur"))
+        mixed = []
+        while left:
+            k = next((d for _ in range(11) if (d := int(abs(rng.normal(0, scale)))) < len(left)), 0)
+            mixed.append(left.pop(-1 - k))
+        return np.split(np.array(mixed), np.cumsum([len(o) for o in orders])[:-1])
+
     def batches(self, indices: np.ndarray, batch: int, last: LastBatch = "merge") -> Iterator[tuple[Tensor, Tensor]]:
         """x (b,3,H,W) uint8 on the device and y (b,) on the host, in the order of `indices`."""
         at = torch.from_numpy(indices)

@@ -71,8 +71,13 @@ class MethodConfig(BaseModel):
 
     @classmethod
     def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Constants under `protocol: {preset: modern}`, where they differ from the defaults; `given` go before them."""
+        """Constants under `protocol: {preset: modern}` for what is given, where they differ from the defaults."""
         return {"optimizer": "adamw", "lr": 5e-4, "weight_decay": 1e-4, "normalize": False}
+
+    @classmethod
+    def under_modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The same with what is given, which goes before."""
+        return cls.modern(given) | dict(given)
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""

@@ -47,10 +47,15 @@ class BasedConfig(MethodConfig):
     @classmethod
     def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         base = given.get("base", "er")
-        theirs = BASES[base].config_class.modern({}) if base in BASES else super().modern(given)
+        theirs = BASES[base].config_class.modern({}) if base in BASES else super().modern(given)  # refused later
         shared = {k: v for k, v in theirs.items() if k in _SHARED}
         own = {k: v for k, v in theirs.items() if k not in _SHARED and k not in _FIXED.get(base, {})}
-        return shared | {"base_config": own | dict(given.get("base_config") or {})}
+        return shared | {"base_config": own}
+
+    @classmethod
+    def under_modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        usual = cls.modern(given)
+        return usual | dict(given) | {"base_config": usual["base_config"] | dict(given.get("base_config") or {})}
 
     def of_base(self) -> MethodConfig:
         """The base's own config."""

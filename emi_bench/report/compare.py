@@ -111,12 +111,12 @@ def _one(cell: Cell, metric: Metric, label: str, row: dict[Any, Any]) -> Compari
 
 def comparisons(grid: Grid, studies: Mapping[str, Sequence[Study]]) -> list[Comparison]:
     """Every published cell whose column the store can hold: Table I and II, other sources' values, Table III-V."""
-    columns = {(s.dataset, s.memory): s for s in grid.paper_settings}
+    columns = {(s.dataset, s.n_tasks, s.memory): s for s in grid.paper_settings}
     rows = {row.method for row in grid.rows(grid.paper_settings)} if columns else set()
     out = []
     for metric in (ACCURACY, FORGETTING):
         for row in reference.values(metric.name).dropna(subset=["memory"]).to_dict("records"):
-            setting = columns.get((str(row["dataset"]), int(row["memory"])))
+            setting = columns.get((str(row["dataset"]), int(row["n_tasks"]), int(row["memory"])))
             if setting is not None and row["method"] in rows:
                 method = grid.row(str(row["method"]))
                 out.append(_one(grid.cell(method, setting), metric, f"{method.title}, {setting.title}", row))

@@ -59,7 +59,9 @@ class Phase:
         return len(self.batches)
 
 
-def phases(method: Method, stream: Stream, batch: int, last: LastBatch = "merge") -> list[Phase]:
+def phases(
+    method: Method, stream: Stream, batch: int, last: LastBatch = "merge", blur: float | None = None
+) -> list[Phase]:
     """The stream cut where a checkpoint is taken. A joint method has its own batches, of which it drops the last."""
     if method.joint:
         epochs, size = method.config.epochs, method.config.batch  # type: ignore[attr-defined]
@@ -68,6 +70,8 @@ def phases(method: Method, stream: Stream, batch: int, last: LastBatch = "merge"
             np.random.default_rng(seed_for(stream.seed, "stream", e)).permutation(everything) for e in range(epochs)
         ]
         return [Phase(o, size, "drop", ends_task=e == epochs - 1) for e, o in enumerate(orders)]
+    if blur is not None:
+        return [Phase(order, batch, last) for order in stream.blurry_orders(blur)]
     tasks = range(len(stream.tasks))
     if method.balanced_stream:
         return [Phase(stream.balanced_order(t, batch), stream.balanced_batch(t, batch), last) for t in tasks]
@@ -96,7 +100,8 @@ def run(
     reset_peak_memory(device)
     sitting, before = time.perf_counter(), state.wall_seconds
 
-    plan = phases(method, stream, spec.protocol.batch, spec.protocol.last_batch)
+    blur = spec.protocol.blur if spec.protocol.stream == "blurry" else None
+    plan = phases(method, stream, spec.protocol.batch, spec.protocol.last_batch, blur)
     watcher = Watcher(state.curve, method, stream, test, spec.anytime) if spec.anytime else None
     while state.phase < len(plan):
         phase = plan[state.phase]
@@ -105,9 +110,10 @@ def run(
         curve = watcher.of_task(seen, [p.batches for p in plan[: state.phase]], phase.batches) if watcher else None
         looks = [look.after for look in (window, curve) if look is not None]
         with _precision(spec, device):
-            _learn(method, stream, plan, state, device, tell, looks)
+            _learn(method, stream, plan, state, device, tell, looks, spec.train_every)
             if window is not None:
-                method.end_task()
+                if blur is None:  # nobody says where tasks of a blurry stream end
+                    method.end_task()
                 state.matrix.append(window.close())
                 for name, row in window.others.items():
                     state.others.setdefault(name, []).append(row)
@@ -154,16 +160,21 @@ def _learn(
     device: str,
     tell: Callable[[Progress], None],
     looks: Sequence[Callable[[int], None]],
+    train_every: int = 1,
 ) -> None:
-    """One phase of the stream, step by step. Losses are looked at only now and then: a look waits for the device."""
+    """One phase of the stream, step by step; who cannot keep up never sees the batches between. Losses are looked at
+    only now and then: a look waits for the device.
+    """
     phase = plan[state.phase]
-    timer, recent = StepTimer(device), LossWindow(first_step=sum(p.n_steps for p in plan[: state.phase]))
+    before = sum(p.n_steps for p in plan[: state.phase])
+    timer, recent = StepTimer(device), LossWindow(first_step=before)
     for step, (x, y) in enumerate(stream.batches(phase.indices, phase.batch, phase.last), 1):
-        with timer.step():
-            losses = method.observe(x, y)
-        if recent.add(losses):
-            timer.collect()
-            tell(Progress(state.phase, len(plan), step, phase.n_steps, state.accuracy))
+        if (before + step - 1) % train_every == 0:
+            with timer.step():
+                losses = method.observe(x, y)
+            if recent.add(losses):
+                timer.collect()
+                tell(Progress(state.phase, len(plan), step, phase.n_steps, state.accuracy))
         for look in looks:
             look(step)
     recent.flush()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -61,8 +63,10 @@ def resolve(
     settings = check_keys(Protocol, protocol or {}, "protocol")
     if settings.preset == "modern":
         settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
-        config = cls.config_class.modern(config or {}) | dict(config or {})
+        config = cls.config_class.under_modern(config or {})
     watched = settings.anytime if cls.learns_in_steps and not cls.joint else None
+    if settings.stream == "clear":
+        settings = settings.model_copy(update={"blur": Protocol().blur})  # it would change nothing
     settings = settings.model_copy(update={"anytime": None})  # how a run is watched is no part of what it is
     settings.reduction.check(info)
     settings = settings.model_copy(update=check_tasks(info, settings) | _whole(info, settings))
@@ -77,6 +81,9 @@ def resolve(
     problem = make_problem(info, memory, settings)
     resolved = check_keys(cls.config_class, config or {}, f"config of {method}").resolve(problem)
     default = cls.config_class().resolve(replace(problem, backbone=REDUCED_RESNET18))  # it fits every default
+    if settings.stream == "blurry":
+        check_blurry(cls, resolved)
+    cost, train_every = _afforded(cls, resolved, problem, info, settings)
     constants, usual = resolved.model_dump(mode="json"), default.model_dump(mode="json")
     plugin = _plugin(cls, backbone)
     return RunSpec(
@@ -88,6 +95,8 @@ def resolve(
         memory=memory,
         seed=seed,
         protocol=settings,
+        train_every=train_every,
+        cost=cost,
         code_sha256=hashlib.sha256(Path(plugin).read_bytes()).hexdigest() if plugin else None,
         variant=variant,
         features=features,
@@ -98,6 +107,31 @@ def resolve(
         facts=facts_of(cls),
         plugin=plugin or "",
     )
+
+
+def check_blurry(cls: type[Method], config: MethodConfig) -> None:
+    """A blurry stream tells nobody where tasks end."""
+    reviews = getattr(config, "review", False)
+    if cls.uses_task_ends or reviews:
+        what = "its review" if reviews and not cls.uses_task_ends else cls.name
+        raise UserError(
+            f"{what} needs to know where a task ends, and a blurry stream does not say",
+            hint="use protocol.stream=clear, or a method that needs no task ends (er, mir, scr, ...)",
+        )
+
+
+def _afforded(
+    cls: type[Method], config: MethodConfig, problem: Problem, info: DataInfo, protocol: Protocol
+) -> tuple[float | None, int]:
+    """What a batch costs the method in steps of ER, task ends spread over the stream, and how many batches that is of
+    the budget. Offline has no stream to keep up with."""
+    if protocol.budget is None or cls.joint:
+        return None, 1
+    n_train = protocol.reduction.of(info).n_train
+    seen = [n_train * n // problem.n_classes for n in itertools.accumulate(problem.task_sizes)]
+    ends = sum(cls.end_forwards(config, problem, n) for n in seen) * problem.batch / n_train
+    cost = (cls.forwards(config, problem) + ends) / (3.0 * (problem.batch + problem.replay_batch))
+    return round(cost, 6), max(1, math.ceil(cost / protocol.budget - 1e-9))
 
 
 def _fixed_width(protocol: Mapping[str, Any], backbone: type[Encoder]) -> int:
@@ -125,7 +159,7 @@ def _changed(
     if protocol.tasks is not None:
         default["n_tasks"] = protocol.n_tasks  # it follows
     stated = protocol.model_dump(mode="json")
-    found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k]}
+    found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k] and k != "preset"}  # what it stands for
     return found | {k: v for k, v in constants.items() if v != usual[k] and k not in cosmetic}
 
 

@@ -70,6 +70,14 @@ class Protocol(BaseModel):
     """Training images a class, the first of the published order; all unless given."""
     test_per_class: int | None = Field(None, ge=1)
     """Test images a class, the first of the published order; all unless given."""
+    stream: Literal["clear", "blurry"] = "clear"
+    """Tasks one after the other, or running into each other: images come up to a few `blur` places early. Nobody is
+    told where a task ends then; methods that need to know are refused."""
+    blur: float = Field(500.0, gt=0)
+    """Scale of the half-normal by which a blurry stream takes images early (MKD). Unused in a clear one."""
+    budget: float | None = Field(None, gt=0)
+    """Compute for a batch, in steps of ER: `realtime` is 1, {updates: c} is c. A method whose step costs more trains on
+    every second, third ... batch only and never sees the others. None: the stream waits for everyone."""
     anytime: Anytime | None = None
     """Accuracy while the stream runs, in a file of its own: {every: 10, per_class: 100}, or {}. Training, results and
     the id are the same with and without it."""
@@ -81,6 +89,13 @@ class Protocol(BaseModel):
     tasks: str | None = None
     """Tasks as lists of classes, by name or number, in the order of the stream: [[cat, dog], [car, truck, ship]].
     Classes in no list are left out."""
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _as_number(cls, budget: Any) -> Any:
+        if isinstance(budget, Mapping) and budget.keys() == {"updates"}:
+            return budget["updates"]
+        return {"none": None, "realtime": 1.0}.get(budget, budget) if isinstance(budget, str) else budget
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -130,7 +145,7 @@ def stated(protocol: Mapping[str, Any]) -> dict[str, Any]:
 MODERN: dict[str, Any] = {"width": 64, "reservoir": "textbook"}
 
 #: What describes a run and does not identify it.
-TOLD = {"variant", "features", "anytime", "source", "changed", "left_out", "facts", "plugin"}
+TOLD = {"cost", "variant", "features", "anytime", "source", "changed", "left_out", "facts", "plugin"}
 
 
 class RunSpec(BaseModel):
@@ -146,8 +161,10 @@ class RunSpec(BaseModel):
     memory: int
     seed: int
     protocol: Protocol
+    train_every: int = 1  #: trains on every so many batches, by `protocol.budget` and the method's cost
     code_sha256: str | None = None  #: of the file of a user's own method: edited, its runs are new ones
     # From here on not part of the identity.
+    cost: float | None = None  #: of a batch, in steps of ER, by the method's own declaration; where there is a budget
     variant: str = ""  #: a sweep's name for this config, "" for the default
     features: bool = False  #: export features after the last task
     anytime: Anytime | None = None  #: measure accuracy while the stream runs; None where a method has no curve
@@ -165,6 +182,8 @@ class RunSpec(BaseModel):
         spec = self.model_dump(mode="json", exclude=TOLD)
         if self.code_sha256 is None:
             del spec["code_sha256"]
+        if self.train_every == 1:
+            del spec["train_every"]
         spec["config"] = {k: v for k, v in spec["config"].items() if k not in self.left_out}
         spec["protocol"] = stated(spec["protocol"])
         spec["protocol"].pop("preset", None)

@@ -55,7 +55,7 @@ def load_of(spec: RunSpec) -> Load:
     if cls.joint:
         epochs, size = spec.config["epochs"], spec.config["batch"]
         return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)
-    step, steps = cls.forwards(config, problem), info.n_train / problem.batch
+    step, steps = cls.forwards(config, problem), info.n_train / problem.batch / spec.train_every
     ends = sum(cls.end_forwards(config, problem, int(info.n_train * share)) for share in seen)
     if not step:  # all the work is at the ends, in steps of the same batch
         steps, step = ends / (3 * problem.batch), 3.0 * problem.batch

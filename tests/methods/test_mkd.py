@@ -138,8 +138,10 @@ def test_constants_of_the_base() -> None:
     assert resolve("mkd", "cifar10", memory=200).config["lr"] == 0.1
     again = resolve("mkd", "cifar10", memory=200, config=spec.config)
     assert again.run_id == spec.run_id
-    modern = resolve("mkd", "cifar10", memory=200, config={"base": "er_ace"}, protocol={"preset": "modern"})
-    assert (modern.config["optimizer"], modern.config["base_config"]["view"]) == ("adamw", "partial")
+    config = {"base": "er_ace", "base_config": {"mask": "batch"}}
+    modern = resolve("mkd", "cifar10", memory=200, config=config, protocol={"preset": "modern"})
+    assert modern.config["optimizer"] == "adamw"
+    assert (modern.config["base_config"]["view"], modern.config["base_config"]["mask"]) == ("partial", "batch")
     for wrong, told in [
         ({"base_config": {"mask": "set"}}, "not one of the base's own constants"),
         ({"base_config": {"lr": 0.1}}, "not one of the base's own constants"),

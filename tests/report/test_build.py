@@ -15,6 +15,9 @@ from typer.testing import CliRunner
 from emi_bench.cli.report import register, table_text
 from emi_bench.errors import UserError
 from emi_bench.report.build import ReportOptions, build, build_from
+from emi_bench.report.cells import Summary
+from emi_bench.report.latex import latex_table, latex_value
+from emi_bench.report.model import Value
 from emi_bench.report.planned import read_planned
 from emi_bench.report.written import MANIFEST
 from tests.report.synthetic import digits_runs
@@ -200,16 +203,54 @@ def test_a_table_prints_in_the_terminal(app, store, format_, start):
     assert result.stdout.startswith(start)
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
-@pytest.mark.parametrize("which", ["paper", "digits", "own"])
-def test_latex_compiles(paper_runs, digits_frame, tmp_path, which):
-    own = digits_frame.assign(method=digits_frame["method"].replace("er", "my_100%_method"))
-    runs = {"paper": paper_runs, "digits": digits_frame, "own": own}[which]
-    build_from(runs, tmp_path, ReportOptions(only=("tables",)))
-    folder = tmp_path / "tables"
+CLASSES = {"article": r"\documentclass[10pt]{article}", "IEEEtran": r"\documentclass[journal]{IEEEtran}"}
+
+
+def complaints(folder: Path, name: str) -> list[str]:
+    """Everything that LaTeX says about boxes, references and packages, after all its passes."""
     for command in (["pdflatex"], ["bibtex"], ["pdflatex"], ["pdflatex"]):
         options = ["-interaction=nonstopmode", "-halt-on-error"] if command[0] == "pdflatex" else []
-        done = subprocess.run([*command, *options, "preview"], cwd=folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*command, *options, name], cwd=folder, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout[-3000:]
-    assert not re.findall(r"undefined", done.stdout)
-    assert (folder / "preview.pdf").stat().st_size > 10_000
+    log = (folder / f"{name}.log").read_text("utf-8", "replace")
+    return re.findall(r"(?:Overfull|Underfull|LaTeX Warning|Package \w+ Warning).*", log)
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("which", ["paper", "partial", "digits", "own"])
+def test_latex_compiles_without_a_word(paper_runs, digits_frame, tmp_path, which, kind):
+    own = digits_frame.assign(method=digits_frame["method"].replace("er", "my_100%_method"))
+    runs = {"paper": paper_runs, "partial": paper_runs[paper_runs["method"].isin(["er", "emi"])], "own": own}
+    build_from(runs.get(which, digits_frame), tmp_path, ReportOptions(only=("tables",), paper_grid=which == "paper"))
+    folder = tmp_path / "tables"
+    names = sorted(p.stem for p in folder.glob("*.tex") if p.stem != "preview")
+    if kind == "IEEEtran" and subprocess.run(["kpsewhich", "IEEEtran.cls"], capture_output=True).returncode:
+        pytest.skip("no IEEEtran on this machine")
+    for name in names:
+        assert (
+            (folder / f"{name}.tex")
+            .read_text()
+            .startswith(r"% \usepackage{amsmath,amssymb,booktabs,graphicx,multirow}")
+        )
+    body = "\n".join(rf"\input{{{name}}}" for name in names)
+    text = rf"""{CLASSES[kind]}
+\usepackage{{amsmath,amssymb,booktabs,graphicx,multirow}}
+\begin{{document}}
+{body}
+\clearpage
+\bibliographystyle{{plain}}
+{{\sloppy\hbadness=10000\bibliography{{references}}}}
+\end{{document}}
+"""
+    (folder / "mine.tex").write_text(text)
+    assert complaints(folder, "mine") == []
+    assert [c for c in complaints(folder, "preview") if "Overfull" in c or "undefined" in c] == []
+
+
+def test_a_narrow_table_takes_one_column_and_minus_is_a_minus(digits_evidence, paper_evidence):
+    texts = {t.name: latex_table(t) for t in [*digits_evidence.tables, *paper_evidence.tables]}
+    assert r"\begin{table}" in texts["accuracy"]
+    assert r"\begin{table}" in texts["table3"]
+    assert r"\begin{table*}" in texts["table1"]
+    assert latex_value(Value(Summary(-0.31, 1.0, 3, 3))) == r"$-$0.3\,$\pm$\,1.0"

@@ -35,6 +35,14 @@ def test_reference_holds_all_cells_of_the_paper_with_source_and_protocol():
     assert set(v["method"]) == {row.method for row in papers_rows()}
 
 
+def test_another_split_of_the_classes_is_another_cell(paper_evidence):
+    """CIFAR-100 in 20 tasks has values of its own, which are not held against runs of 10."""
+    v = reference.values("average_accuracy")
+    assert (v[(v["source"] == "erace2022") & (v["dataset"] == "cifar100")]["n_tasks"] == 20).all()
+    found = [c for c in paper_evidence.compared if c.source.startswith("erace2022")]
+    assert {(c.method, c.dataset) for c in found} == {("er", "cifar10"), ("mir", "cifar10")}  # of the paper's rows
+
+
 def test_a_cell_may_have_several_sources():
     v = reference.values("average_accuracy")
     cell = v[(v["method"] == "ocm") & (v["dataset"] == "cifar100") & (v["memory"] == 1000)]

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from emi_bench.report.axes import papers_rows
 from emi_bench.report.build import ReportOptions, build_from
 from emi_bench.report.page.data import coarse, lower, pack
 from tests.report.synthetic import digits_runs, synthetic_runs
@@ -118,14 +119,35 @@ console.error = (...a) => errors.push(a.join(" "));
 ACT = """<script>
 const out = {};
 const dialog = document.getElementById("detail");
+const target = document.querySelector("tr.ours td:has(button.cell)");
+location.hash = `#${target.id}`;
+window.dispatchEvent(new HashChangeEvent("hashchange"));
+out.linked = dialog.open;
+dialog.close();
 document.querySelector("tr.ours button.cell").click();
+out.address = location.hash;
+out.id = target.id;
 out.open = dialog.open;
 out.title = document.getElementById("detail-title").textContent;
 out.canvases = dialog.querySelectorAll("canvas").length;
 out.painted = [...dialog.querySelector("canvas").getContext("2d").getImageData(0, 0, 1, 1).data];
 out.lines = dialog.querySelectorAll("polyline").length;
 out.command = dialog.querySelector("code").textContent;
+const code = dialog.querySelector("details code");
+code.closest("details").open = true;
+out.clipped = code.getBoundingClientRect().right > code.closest("td").getBoundingClientRect().right + 1;
 dialog.close();
+location.hash = "#compare";
+window.dispatchEvent(new HashChangeEvent("hashchange"));
+out.unfolded = document.getElementById("compare").open;
+out.pair = document.querySelector("#pair td:nth-child(2)").textContent;
+out.pairMaps = document.querySelectorAll("#pair canvas").length;
+out.column = document.getElementById("pick-column").value;
+out.picked = [document.getElementById("pick-a").value, document.getElementById("pick-b").value];
+out.copies = document.querySelectorAll("button[data-copy]").length;
+out.texts = JSON.parse(document.getElementById("data").textContent).texts[0].acc;
+out.first = [...document.querySelectorAll("section, details.fold")].map((s) => s.id);
+out.night = getComputedStyle(document.querySelector("svg text") ?? document.body).fill;
 document.querySelector("input[value=forg]").click();
 out.metric = document.querySelector("table.results").dataset.metric;
 out.shown = getComputedStyle(document.querySelector("tr.ours .m-forg")).display;
@@ -133,7 +155,13 @@ out.hidden = getComputedStyle(document.querySelector("tr.ours .m-acc")).display;
 document.querySelector("button.sort[data-column='0']").click();
 const rows = [...document.querySelectorAll("table.results")[0].tBodies[0].rows];
 const column = rows.map((r) => r.cells[1].dataset.forg).filter((v) => v !== "").map(Number);
-out.sorted = column.every((v, i) => i === 0 || column[i - 1] >= v);
+out.sorted = column.every((v, i) => i === 0 || column[i - 1] <= v);
+document.querySelector("input[value=acc]").click();
+const now = [...document.querySelectorAll("table.results")[0].tBodies[0].rows];
+const again = now.map((r) => r.cells[1].dataset.acc).filter((v) => v !== "").map(Number);
+out.follows = again.every((v, i) => i === 0 || again[i - 1] >= v);
+document.querySelector("input[value=forg]").click();
+document.querySelector("button.sort[data-column='-1']").click();
 const first = document.querySelector("tr.ours button.cell");
 first.focus();
 first.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
@@ -145,8 +173,10 @@ document.body.setAttribute("data-probe", JSON.stringify(out));
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-@pytest.mark.parametrize(("which", "width"), [("paper", 1200), ("paper", 500), ("digits", 500)])
-def test_in_a_browser_a_click_opens_a_cell_and_nothing_complains(paper_page, digits_page, tmp_path, which, width):
+@pytest.mark.parametrize(("which", "width"), [("paper", 1200), ("paper", 500), ("digits", 390)])
+def test_in_a_browser_a_click_opens_a_cell_and_nothing_complains(
+    paper_runs, paper_page, digits_page, tmp_path, which, width
+):
     page = paper_page if which == "paper" else digits_page
     probed = tmp_path / "probe.html"
     text = page.read_text("utf-8").replace("<head>", "<head>" + PROBE, 1)
@@ -169,5 +199,23 @@ def test_in_a_browser_a_click_opens_a_cell_and_nothing_complains(paper_page, dig
     assert out["metric"] == "forg"
     assert out["shown"] != "none" == out["hidden"]
     assert out["sorted"] is True
+    assert out["follows"] is True
+    assert out["linked"] is True
+    assert out["address"] == f"#{out['id']}"
+    assert re.fullmatch(r"(cifar10|digits)-(200|50)-emi", out["id"])
+    assert out["unfolded"] is True
+    assert out["pairMaps"] == 3
+    assert out["clipped"] is False
+    assert out["texts"]["latex"].startswith("% ")
+    assert out["texts"]["csv"].startswith("method,")
+    assert out["copies"] >= 4
+    assert out["first"][0] == "results"
+    values = (paper_runs if which == "paper" else digits_runs()).query("variant == '' and memory > 0")
+    names = {row.title: row.method for row in papers_rows()}
+    memory, dataset = (200, "cifar10") if which == "paper" else (50, "digits")
+    here = values[(values["memory"] == memory) & (values["dataset"] == dataset)]
+    wide = here.pivot_table(index="seed", columns="method", values="average_accuracy") * 100
+    a, b = (wide[names[title]] for title in out["picked"])
+    assert float(out["pair"]) == pytest.approx((a - b).dropna().mean(), abs=0.006)
     assert out["moved"] is True
     assert out["wide"] <= 0

@@ -128,6 +128,8 @@ def again(command: str, root: Path | None = None) -> RunSpec:
 @pytest.mark.parametrize("name", method_names())
 def test_the_rerun_command_is_the_same_run(name: str) -> None:
     protocol = {"width": 8, "precision": "bf16", "reservoir": "textbook", "image_size": 4, "train_per_class": 70}
+    if name == "mose":
+        del protocol["image_size"]  # its experts halve an image three times
     one = resolve(name, "digits", memory=50, seed=4, config={"lr": 0.03, "betas": (0.8, 0.9)}, protocol=protocol)
     assert again(one.command()).run_id == one.run_id
 

@@ -47,6 +47,7 @@ class Drawing:
     figure: Figure
     data: Sequence[Record]
     on_page: bool = True
+    first: bool = False  #: beside the headline table
 
 
 def new_figure(

@@ -78,4 +78,4 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
         for s, r, observed, values, n in records for i, t in enumerate(observed)
     ]  # fmt: skip
     caption = "Mean accuracy over the tasks observed so far; bands are one sample standard deviation over the runs."
-    return Drawing(name, "Incremental accuracy", caption, figure, data)
+    return Drawing(name, "Incremental accuracy", caption, figure, data, first=True)

@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from emi_bench import reference
-from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
+from emi_bench.report.axes import Row, Setting, apart, dataset_title, memory_title
 from emi_bench.report.cells import Cell
 from emi_bench.report.grid import Grid
+from emi_bench.report.latex import latex_table
+from emi_bench.report.model import Table
+from emi_bench.report.plain import csv_table
 from emi_bench.report.runs import Run
 
 ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
@@ -74,6 +78,8 @@ class PageData:
         self._cells: dict[tuple[str, ...], int] = {}
         self._out: list[dict[str, Any]] = []
         self._configs, self._facts, self._commands = Pool(), Pool(), Pool()
+        self._apart = apart(grid.settings)
+        self._texts: list[dict[str, dict[str, str]]] = []
 
     def index(self, row: Row, setting: Setting) -> int | None:
         """The number of a cell, or None where nothing ran. Columns that a memory-free run serves share one."""
@@ -84,12 +90,19 @@ class PageData:
         if key not in self._cells:
             self._cells[key] = len(self._out)
             self._out.append(self._describe(row, setting, cell))
-        return self._cells[key]
+        found = self._cells[key]
+        differs = self._apart.get(setting)
+        column = setting.title + (f" ({differs})" if differs else "")
+        if column not in self._out[found]["columns"]:
+            self._out[found]["columns"].append(column)
+        return found
 
     def _describe(self, row: Row, setting: Setting, cell: Cell) -> dict[str, Any]:
         matrices = np.stack([r.matrix for r in cell.runs])
         memory = memory_title(setting.memory) if row.uses_memory else "any memory"
         return {
+            "method": row.title,
+            "columns": [],
             "title": f"{row.title} · {dataset_title(setting.dataset)} · {memory}",
             "n": cell.n,
             "expected": cell.expected,
@@ -120,11 +133,17 @@ class PageData:
             " ".join(map(str, order)) if order is not None and len(order) <= 20 else "",
         ]  # fmt: skip
 
+    def texts(self, tables: Mapping[str, Table]) -> int:
+        """The number of a table's LaTeX and CSV, by metric, for the buttons that copy them."""
+        self._texts.append({key: {"latex": latex_table(t), "csv": csv_table(t)} for key, t in tables.items()})
+        return len(self._texts) - 1
+
     def document(self) -> str:
         """The JSON the page embeds, safe inside a script element."""
         whole = {
             "levels": LEVELS, "unknown": UNKNOWN, "cells": self._out, "configs": self._configs.items,
             "facts": self._facts.items, "commands": self._commands.items,
+            "texts": self._texts, "t": [round(float(stats.t.ppf(0.975, df)), 4) for df in range(1, 100)],
         }  # fmt: skip
         text = json.dumps(whole, separators=(",", ":"), allow_nan=False, default=str)
         return text.replace("<", "\\u003c").replace("\u2028", "\\u2028")
@@ -133,9 +152,8 @@ class PageData:
 def published_values(row: Row, setting: Setting) -> list[Mapping[str, Any]]:
     """Every published value of a cell, with its source."""
     frame = reference.values()
-    hits = frame[
-        (frame["method"] == row.method) & (frame["dataset"] == setting.dataset) & (frame["memory"] == setting.memory)
-    ]
+    wanted = {"method": row.method, "dataset": setting.dataset, "n_tasks": setting.n_tasks, "memory": setting.memory}
+    hits = frame[(frame[list(wanted)] == list(wanted.values())).all(axis=1)]
     if row.variant or not len(hits):
         return []
     return [

@@ -43,13 +43,18 @@
     const x = Math.min(0.99999, Math.max(0, v)) * (stops.length - 1), i = Math.floor(x), f = x - i;
     return stops[i].map((c, k) => Math.round(c + (stops[i + 1][k] - c) * f));
   };
-  const heatMap = (triangle, size, label) => {
+  // From red over the page's own ground to blue, for differences in -1 to 1.
+  const twoSided = (v) => {
+    const end = v < 0 ? [178, 24, 43] : [33, 102, 172], f = Math.min(1, Math.abs(v));
+    return end.map((c) => Math.round(235 + (c - 235) * f));
+  };
+  const heatMap = (triangle, size, label, paint = colour) => {
     const t = triangle.length;
     const canvas = el("canvas", { width: t, height: t, role: "img", "aria-label": label, style: `width:${size}px;height:${size}px` });
     const context = canvas.getContext("2d"), image = context.createImageData(t, t);
     triangle.forEach((row, i) => row.forEach((v, j) => {
       if (Number.isNaN(v)) return;
-      image.data.set([...colour(v), 255], 4 * (i * t + j));
+      image.data.set([...paint(v), 255], 4 * (i * t + j));
     }));
     context.putImageData(image, 0, 0);
     return canvas;
@@ -91,12 +96,25 @@
     el("thead", {}, el("tr", {}, ...head.map((t) => el("th", { scope: "col" }, t)))),
     el("tbody", {}, ...body.map((r) => el("tr", {}, ...r.map((t) => el("td", {}, t)))))));
   const pairs = (object) => table(["", ""], Object.entries(object).map(([k, v]) => [k, typeof v === "object" ? JSON.stringify(v) : String(v)]));
+  const copy = async (button, text) => {
+    const said = button.dataset.said ??= button.textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "copied";
+    } catch { // a page opened from a file may not use the clipboard everywhere
+      const area = el("textarea", { readonly: "", rows: 8, "aria-label": "select and copy" });
+      area.value = text;
+      button.parentNode.append(area);
+      area.select();
+      button.textContent = document.execCommand("copy") ? "copied" : "select and copy";
+      if (button.textContent === "copied") area.remove();
+    }
+    setTimeout(() => { button.textContent = said; }, 2000);
+  };
   const command = (r) => {
     const text = data.commands[r.command].replace("{seed}", r.seed);
-    const button = el("button", { type: "button", class: "copy", onclick: async () => {
-      try { await navigator.clipboard.writeText(text); button.textContent = "copied"; } catch { button.textContent = "select and copy"; }
-    } }, "copy");
-    return el("span", {}, el("code", {}, text), button);
+    const button = el("button", { type: "button", class: "copy", onclick: () => copy(button, text) }, "copy");
+    return el("span", { class: "command" }, el("code", {}, text), button);
   };
 
   const open = (index) => {
@@ -130,27 +148,86 @@
     dialog.scrollTop = 0;
   };
 
+  const metric = () => document.querySelector("input[name=metric]:checked");
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button.cell");
-    if (button) open(Number(button.dataset.cell));
+    if (button) {
+      open(Number(button.dataset.cell));
+      const id = button.closest("td")?.id;
+      if (id) history.replaceState(null, "", `#${id}`);
+    }
     if (event.target === dialog) dialog.close();
+    const copied = event.target.closest("button[data-copy]");
+    if (copied) {
+      const texts = data.texts[Number(copied.dataset.texts)];
+      copy(copied, (texts[metric()?.value] ?? texts[""])[copied.dataset.copy]);
+    }
   });
+  dialog.addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
 
-  for (const radio of document.querySelectorAll("input[name=metric]")) {
-    radio.addEventListener("change", () => {
-      for (const t of document.querySelectorAll("table.results")) t.dataset.metric = radio.value;
-    });
+  // An address names a cell, which it opens, or a section, which it unfolds.
+  const visit = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    if (target.tagName === "DETAILS") target.open = true;
+    const button = target.querySelector?.(":scope > button.cell");
+    if (button) open(Number(button.dataset.cell));
+    target.scrollIntoView();
+  };
+  window.addEventListener("hashchange", visit);
+
+  // Any two methods.
+  const picks = ["pick-column", "pick-a", "pick-b"].map((id) => document.getElementById(id));
+  const compare = () => {
+    const [column, a, b] = picks.map((p) => p.value);
+    const [x, y] = [a, b].map((m) => data.cells.find((c) => c.method === m && c.columns.includes(column)));
+    const box = document.getElementById("pair");
+    if (!x || !y || x === y) { box.replaceChildren(el("p", { class: "hint" }, "Choose two methods that ran here.")); return; }
+    const of = (cell, key) => new Map(cell.runs.map((r) => [r[1], r[RUN.indexOf(key)]]).filter(([, v]) => v !== null));
+    const line = ([title, key]) => {
+      const p = of(x, key), q = of(y, key);
+      const d = [...p.keys()].filter((s) => q.has(s)).map((s) => p.get(s) - q.get(s));
+      const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
+      if (!d.length) return [title, "–", "no shared seeds", "", "0"];
+      const half = d.length > 2 ? (data.t[d.length - 2] ?? 1.96) * spread(d) / Math.sqrt(d.length) : NaN;
+      const interval = Number.isNaN(half) ? "too few seeds" : `[${signed(mean(d) - half)}, ${signed(mean(d) + half)}]`;
+      return [title, signed(mean(d)), interval, `${d.filter((v) => v > 0).length} of ${d.length}`, String(d.length)];
+    };
+    const maps = [x, y].map((c) => rows(unpack(c.mean)));
+    const gap = maps[0].map((row, i) => row.map((v, j) => v - maps[1][i][j]));
+    const limit = Math.max(0.01, ...gap.flat().map((v) => Math.abs(v)).filter((v) => !Number.isNaN(v)));
+    const shown = (title, canvas) => el("div", {}, el("h3", {}, title), canvas);
+    box.replaceChildren(
+      table(["Metric", "Difference", "95 % interval", "Above", "n"], [["Average accuracy", "acc"], ["Forgetting (T−1 tasks)", "forg"], ["Average incremental accuracy", "inc"]].map(line)),
+      el("div", { class: "two" }, shown(a, heatMap(maps[0], 200, `matrix of ${a}`)), shown(b, heatMap(maps[1], 200, `matrix of ${b}`)),
+        shown(`${a} − ${b}`, heatMap(gap.map((row) => row.map((v) => v / limit)), 200, "difference of the matrices", twoSided))),
+      el("p", { class: "hint" }, `The difference's scale is ±${(100 * limit).toFixed(0)} points, blue where ${a} is better.`),
+    );
+  };
+  if (picks[0]) {
+    const fill = (select, names, chosen) => select.replaceChildren(...names.map((n) => el("option", n === chosen ? { selected: "" } : {}, n)));
+    const refill = () => {
+      const names = [...new Set(data.cells.filter((c) => c.columns.includes(picks[0].value)).map((c) => c.method))];
+      const [a, b] = [picks[1].value, picks[2].value];
+      fill(picks[1], names, names.includes(a) ? a : names.at(-1));
+      fill(picks[2], names, names.includes(b) ? b : names.at(-2) ?? names[0]);
+      compare();
+    };
+    fill(picks[0], [...new Set(data.cells.flatMap((c) => c.columns))]);
+    picks[0].addEventListener("change", refill);
+    picks.slice(1).forEach((p) => p.addEventListener("change", compare));
+    refill();
   }
 
   for (const t of document.querySelectorAll("table.results")) {
     const body = t.tBodies[0], first = [...body.rows];
-    t.addEventListener("click", (event) => {
-      const button = event.target.closest("button.sort");
-      if (!button) return;
-      const column = Number(button.dataset.column), down = button.getAttribute("aria-sort") !== "descending";
+    let sorted = { column: -1, best: true };
+    // The best first, whichever way is better; a second click turns it round.
+    const sort = () => {
+      const { column, best } = sorted, down = best === (metric().dataset.higher === "1");
       for (const b of t.querySelectorAll("button.sort")) b.removeAttribute("aria-sort");
       if (column < 0) { body.append(...first); return; }
-      button.setAttribute("aria-sort", down ? "descending" : "ascending");
+      t.querySelector(`button.sort[data-column="${column}"]`).setAttribute("aria-sort", down ? "descending" : "ascending");
       const value = (row) => { const v = row.cells[column + 1].dataset[t.dataset.metric]; return v === "" ? NaN : Number(v); };
       const order = [...first].sort((a, b) => {
         const x = value(a), y = value(b);
@@ -158,7 +235,17 @@
         return down ? y - x : x - y;
       });
       body.append(...order);
+    };
+    t.addEventListener("click", (event) => {
+      const button = event.target.closest("button.sort");
+      if (!button) return;
+      const column = Number(button.dataset.column);
+      sorted = { column, best: column === sorted.column ? !sorted.best : true };
+      sort();
     });
+    for (const radio of document.querySelectorAll("input[name=metric]")) {
+      radio.addEventListener("change", () => { t.dataset.metric = radio.value; sort(); });
+    }
     t.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
       const td = event.target.closest("td");
@@ -167,4 +254,5 @@
       if (target) { event.preventDefault(); target.focus(); }
     });
   }
+  visit();
 })();

@@ -22,6 +22,7 @@ class Picture:
     title: str
     caption: str
     svg: str
+    first: bool = False  #: beside the headline table
 
 
 def picture_of(drawing: Drawing) -> Picture:
@@ -31,7 +32,8 @@ def picture_of(drawing: Drawing) -> Picture:
         drawing.figure.savefig(
             out, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None}
         )
-    return Picture(drawing.name, drawing.title, drawing.caption, compact(out.getvalue().decode("utf-8"), drawing.name))
+    svg = compact(out.getvalue().decode("utf-8"), drawing.name)
+    return Picture(drawing.name, drawing.title, drawing.caption, svg, drawing.first)
 
 
 def compact(svg: str, name: str) -> str:
@@ -44,5 +46,11 @@ def compact(svg: str, name: str) -> str:
     for colour, own in COLOURS.items():
         svg = svg.replace(colour, own)
     svg = svg.replace("font: ", "fill: var(--fg); font: ") if "font: " in svg else svg
-    svg = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'role="img"', svg, count=1)
+    # A figure over two columns (516 pt) is 860 pixels wide here, one of a column half of it.
+    svg = re.sub(
+        r'width="([\d.]+)pt" height="[\d.]+pt"',
+        lambda m: f'role="img" style="width:{float(m[1]) / 0.6:.0f}px"',
+        svg,
+        count=1,
+    )
     return re.sub(r"\n\s*", "\n", svg).strip()

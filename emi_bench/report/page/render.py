@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
-from emi_bench import reference
+from emi_bench import __version__, reference
 from emi_bench.report import compare, sentences
 from emi_bench.report.axes import ACCURACY, SPREADS, Row, Setting, apart, dataset_title, memory_title
 from emi_bench.report.cells import summarize
@@ -24,17 +25,38 @@ from emi_bench.report.tables import MAIN
 TITLES = {"acc": "Accuracy", "forg": "Forgetting", "raptor": "Forgetting (T tasks)", "inc": "Incremental"}
 
 
+def address(row: Row, setting: Setting, settings: Sequence[Setting]) -> str:
+    """A cell's own, `cifar10-500-emi`; the protocol is in it where columns differ in nothing else.
+
+    >>> from emi_bench.report.axes import Setting
+    >>> address(Row("emi", "lr=0.1"), s := Setting("cifar10", 5, 500, ()), [s])
+    'cifar10-500-emi-lr-0-1'
+    """
+    alike = [s for s in settings if (s.dataset, s.memory) == (setting.dataset, setting.memory)]
+    where = f"{setting.dataset}-{setting.memory}" if len(alike) == 1 else setting.slug
+    return re.sub(r"[^a-z0-9]+", "-", f"{where}-{row.method}-{row.variant}".lower()).strip("-")
+
+
 def _cell(
     evidence: Evidence, data: PageData, row: Row, setting: Setting, values: Mapping[str, Value]
 ) -> dict[str, Any]:
     cell = evidence.grid.cell(row, setting)
     shown = [
         {"key": key, "text": plain_value(v, marks=False), "best": v.best, "second": v.second,
-         "sort": "" if v.summary is None else f"{v.summary.mean:.6f}"}
+         "sort": "" if v.summary is None else f"{v.summary.mean:.6f}",
+         "n": "" if v.summary is None or v.summary.partial else v.summary.n}
         for key, v in values.items()
     ]  # fmt: skip
     state = "missing" if not cell.n else "partial" if cell.n < cell.expected else "done"
-    return {"index": data.index(row, setting), "n": cell.n, "expected": cell.expected, "state": state, "values": shown}
+    where = address(row, setting, evidence.grid.settings)
+    return {
+        "id": where,
+        "index": data.index(row, setting),
+        "n": cell.n,
+        "expected": cell.expected,
+        "state": state,
+        "values": shown,
+    }
 
 
 def results_table(evidence: Evidence, data: PageData, paper: bool) -> dict[str, Any]:
@@ -60,6 +82,7 @@ def results_table(evidence: Evidence, data: PageData, paper: bool) -> dict[str, 
     title = "The paper's grid" if paper else "Other settings" if grid.paper_settings else "Results"
     return {
         "title": title,
+        "texts": data.texts(tables),
         "groups": [(name, span) for name, span, _ in groups],
         "columns": [memory_title(s.memory) for s in settings],
         "rows": [
@@ -112,6 +135,13 @@ def render(
         metrics=[(key, TITLES[key], metric.higher) for key, (_, metric) in MAIN.items()],
         tables=results,
         variants=variants,
+        subtitle=_subtitle(evidence),
+        date=max((str(r.about.get("finished") or "") for r in grid.runs), default="")[:10],
+        version=__version__,
+        commits=_few(sorted({str(r.about.get("git_sha") or "")[:10] for r in grid.runs} - {""})),
+        source=source,
+        first=[p for p in pictures if p.first],
+        texts_of=lambda table: data.texts({"": table}),
         counts={s: sum(c["state"] == s for c in cells) for s in ("done", "partial", "missing")},
         n_runs=len(grid.runs),
         devices=sorted({str(r.about.get("device", "")) for r in grid.runs} - {""}),
@@ -129,7 +159,22 @@ def render(
         claims=evidence.sentences,
         claims_headline=sentences.headline(evidence.sentences),
         claims_rule=sentences.RULE,
-        pictures=pictures,
+        pictures=[p for p in pictures if not p.first],
         sections=sections,
-        data=data.document(),
+        data=lambda: data.document(),  # when all else has said what it shows
     )
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    return [*names[:3], f"and {len(names) - 3} more"] if len(names) > 3 else list(names)
+
+
+def _subtitle(evidence: Evidence) -> str:
+    """`EMI and 14 others on CIFAR-10, CIFAR-100`"""
+    grid, ours = evidence.grid, evidence.grid.focus
+    rows = {row.method for s in grid.settings for row in grid.ran(s)}
+    if ours is None or not rows:
+        return "no runs yet"
+    where = ", ".join(dict.fromkeys(dataset_title(s.dataset) for s in grid.settings))
+    others = f" and {len(rows) - 1} other{'s' if len(rows) > 2 else ''}" if len(rows) > 1 else ""
+    return f"{grid.row(ours.method).title}{others} on {where}"
