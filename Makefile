@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo docs test test-all lint format bench clean
+.PHONY: help demo docs test test-all lint format bench proxy-check clean
 
 help:
 	@echo "make demo      the whole path on the embedded digits data, in minutes"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint      ruff and mypy      make format   ruff, in place"
 	@echo "make docs      the documentation site, in build/site"
 	@echo "make bench     speed, as ratios to the bare network passes"
+	@echo "make proxy-check   three runs of the committed proxy again, compared bit for bit (CIFAR-10 is needed)"
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
@@ -54,6 +55,9 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+proxy-check: $(READY)
+	$(BIN)/python -m benchmarks.proxy_check
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage* build *.egg-info

@@ -35,6 +35,8 @@ def changed(spec: dict[str, Any], n_classes: int) -> dict[str, Any]:
     """
     known, protocol = _defaults(), spec["protocol"]
     data = known["datasets"].get(spec["dataset"], {})
+    if data and protocol.get("image_size"):
+        data = data | {"image_size": protocol["image_size"]}  # the first results on smaller images are of that version
     usual = known["protocol"] | {"n_tasks": data.get("n_tasks")}
     found = {f"protocol.{k}": v for k, v in protocol.items() if v != usual.get(k)}
     plain = dict(known["methods"].get(spec["method"], known["any method"]))

@@ -39,7 +39,7 @@ def test_stored_results_say_what_they_changed_and_which_cell_they_are_of(store: 
     for run in runs.to_dict("records"):
         assert run["changed"] == set_by(run["command"]) | before
     assert (runs.groupby("cell_id")["seed"].nunique() == runs.groupby("cell_id").size()).all()
-    assert runs.groupby("method")["cell_id"].nunique().max() == 1
+    assert runs.groupby(["dataset", "method", "variant"])["cell_id"].nunique().max() == 1
     rows = emi_bench.load_results(ROOT / store)
     assert dict(zip(rows["run_id"], rows["cell_id"], strict=True)) == dict(
         zip(runs["run_id"], runs["cell_id"], strict=True)

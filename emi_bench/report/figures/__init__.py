@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 
 from emi_bench.report.evidence import Evidence
-from emi_bench.report.figures import anytime, curves, features, intervals, matrices, studies, tradeoffs
+from emi_bench.report.figures import anytime, curves, features, intervals, matrices, prediction, studies, tradeoffs
 from emi_bench.report.figures.canvas import Drawing, save
 from emi_bench.report.planned import FIGURES
 
@@ -13,6 +13,7 @@ __all__ = ["Drawing", "all_figures", "save"]
 
 #: In the order of the page. A sweep can leave out those that have one of the names in FIGURES.
 MAKERS: dict[str, Callable[[Evidence], Iterator[Drawing]]] = {
+    "prediction": prediction.prediction,
     "incremental": curves.incremental,
     "anytime": anytime.over_steps,
     "memory": tradeoffs.memory,

@@ -1,0 +1,107 @@
+"""`make proxy-check`: a few runs of the committed proxy, run again. Do they still give the stored numbers?
+
+With the torch version and the threads of the stored run the accuracy matrix must be the same bit for bit. With others
+(or with --loose, for a processor whose arithmetic differs) it is enough that the average accuracy moved by no more than
+twice the standard deviation over the stored seeds of that cell. Ends with 1 where a run fails its comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+
+from emi_bench.data import load
+from emi_bench.run.loop import run
+from emi_bench.run.resolve import resolve
+from emi_bench.run.spec import RunSpec
+from emi_bench.store import load_runs
+
+CELLS = ("er", "scr", "emi")  #: two cheap ones, and the most expensive: twenty minutes on one core
+
+
+@dataclass(frozen=True)
+class Check:
+    """One run again. `moved` is the change of the average accuracy, `spread` two standard deviations over seeds."""
+
+    label: str
+    same_setup: bool
+    identical: bool
+    moved: float
+    spread: float
+
+    @property
+    def verdict(self) -> Literal["identical", "within the spread", "differs"]:
+        if self.identical:
+            return "identical"
+        return "differs" if self.same_setup or not abs(self.moved) <= self.spread else "within the spread"
+
+
+def stored_spec(row: dict[str, Any]) -> RunSpec:
+    """The spec of a stored run, resolved by this program; another id says that the program asks for another run."""
+    spec = resolve(
+        row["method"],
+        row["dataset"],
+        memory=int(row["memory"]),
+        seed=int(row["seed"]),
+        config=row["config"],
+        protocol=row["protocol"],
+    )
+    if spec.run_id != row["run_id"]:
+        raise SystemExit(f"{spec.label}: its id is now {spec.run_id[:12]}, stored is {row['run_id'][:12]}")
+    return spec
+
+
+def again(row: dict[str, Any], cell: pd.DataFrame, *, loose: bool = False) -> Check:
+    """Run a stored run again; `cell` holds it and its other seeds."""
+    spec = stored_spec(row)
+    torch.set_num_threads(int(row["threads"]))
+    matrix = run(spec, load(spec.dataset, reduction=spec.protocol.reduction)).matrix
+    same = row["versions"]["torch"] == torch.__version__ and torch.get_num_threads() == row["threads"]
+    return Check(
+        label=spec.label,
+        same_setup=same and not loose,
+        identical=bool(np.array_equal(matrix, row["matrix"], equal_nan=True)),
+        moved=float(np.nanmean(matrix[-1]) - row["average_accuracy"]),
+        spread=2 * float(cell["average_accuracy"].std()),
+    )
+
+
+def chosen(runs: pd.DataFrame, methods: tuple[str, ...], seed: int) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """The plain run of each method with that seed, and its cell."""
+    found = []
+    for method in methods:
+        cell = runs[(runs["method"] == method) & (runs["variant"] == "")]
+        rows = cell[cell["seed"] == seed].to_dict("records")
+        if not rows:
+            raise SystemExit(f"the store has no run of {method} with seed {seed}")
+        found.append(({str(k): v for k, v in rows[0].items()}, cell))
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default="results/proxy")
+    parser.add_argument("--dataset", default="cifar10")
+    parser.add_argument("--methods", default=",".join(CELLS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--loose", action="store_true", help="judge by the spread, on another processor")
+    asked = parser.parse_args(argv)
+    runs = load_runs(asked.results)
+    runs = runs[runs["dataset"] == asked.dataset]
+    failed = False
+    for row, cell in chosen(runs, tuple(asked.methods.split(",")), asked.seed):
+        check = again(row, cell, loose=asked.loose)
+        failed |= check.verdict == "differs"
+        told = "" if check.identical else f" (accuracy {100 * check.moved:+.2f}, spread {100 * check.spread:.2f})"
+        print(f"{check.label}: {check.verdict}{told}", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

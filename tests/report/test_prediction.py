@@ -1,0 +1,205 @@
+"""Rank correlation, reversed pairs, steps of the ablation: against hand-worked numbers and scipy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from emi_bench import reference
+from emi_bench.report.axes import ACCURACY, Row, papers_rows
+from emi_bench.report.evidence import Evidence
+from emi_bench.report.figures.canvas import save
+from emi_bench.report.figures.prediction import prediction
+from emi_bench.report.grid import Grid
+from emi_bench.report.prediction import Printed, competitors, correlations, is_proxy, order, published, steps
+from emi_bench.report.proxy import proxy_section
+from emi_bench.report.scope import scope
+from emi_bench.report.studies import PARTS
+from emi_bench.report.studies import published as printed_study
+from tests.report.synthetic import grid_cells, study_cells, synthetic_runs
+
+PAPER = published("average_accuracy", "cifar10", 5, 200)
+
+
+def spread(means: Mapping[str, float], noise: float = 0.0, seeds: int = 5) -> dict[str, dict[int, float]]:
+    rng = np.random.default_rng(0)
+    return {m: {s: v + noise * float(rng.normal()) for s in range(seeds)} for m, v in means.items()}
+
+
+def test_the_published_column_is_table_1() -> None:
+    assert PAPER["er"] == Printed(20.9, 0.5, 10)
+    assert len(PAPER) == 15
+    assert published("average_accuracy", "cifar10", 5, 300) == {}
+    assert "finetune" not in published("forgetting", "cifar10", 5, 200)
+
+
+def test_the_same_order_correlates_fully_and_the_bounds_do_not_help() -> None:
+    ours = spread({m: v.mean / 2 for m, v in PAPER.items()})
+    found = {c.name: c for c in correlations(ours, PAPER)}
+    assert found["Spearman"].value == pytest.approx(1)
+    assert (found["Spearman"].n_methods, found["Spearman"].n_seeds) == (13, 5)
+    assert {"finetune", "offline"}.isdisjoint(competitors(ours, PAPER))
+    # Everyone alike but the bounds: an order of the bounds alone is no prediction.
+    flat = spread({m: 1.0 if m == "finetune" else 90.0 if m == "offline" else 50.0 for m in PAPER})
+    assert all(np.isnan(c.value) for c in correlations(flat, PAPER))
+    assert all(c.value > 0.3 for c in correlations(flat, PAPER, list(PAPER)))
+
+
+def test_the_coefficients_are_scipys() -> None:
+    ours = spread({m: v.mean for m, v in PAPER.items()}, noise=15)
+    names = competitors(ours, PAPER)
+    x = [np.mean(list(ours[m].values())) for m in names]
+    y = [PAPER[m].mean for m in names]  # SCR and PCR are printed alike: a tie
+    spearman, kendall = correlations(ours, PAPER)
+    assert spearman.value == pytest.approx(stats.spearmanr(x, y).statistic)
+    assert kendall.value == pytest.approx(stats.kendalltau(x, y).statistic)
+    assert spearman.low < spearman.value < spearman.high <= 1
+    assert kendall.low < kendall.value < kendall.high <= 1
+
+
+def test_the_interval_widens_with_noise_and_with_fewer_methods() -> None:
+    means = {m: v.mean for m, v in PAPER.items()}
+
+    def width(noise: float, methods: list[str] | None = None) -> float:
+        c = correlations(spread(means, noise), PAPER, methods)[0]
+        return c.high - c.low
+
+    assert width(0.1) < width(25)
+    few = ["er", "gss", "aser", "mir", "scr", "emi"]
+    assert width(5) < width(5, few)
+
+
+def test_seeds_that_not_all_methods_have_do_not_count() -> None:
+    ours = spread({m: v.mean for m, v in PAPER.items()})
+    del ours["emi"][4]
+    ours["er"][9] = 99.0
+    assert correlations(ours, PAPER)[0].n_seeds == 4
+    assert correlations({"er": {0: 1.0}, "emi": {0: 2.0}}, PAPER) == []
+
+
+def test_a_reversed_pair_is_told_with_whether_the_seeds_decide_it() -> None:
+    paper = {"er": Printed(20.0), "mir": Printed(30.0), "scr": Printed(30.0), "dvc": Printed(40.0)}
+    ours = {
+        "er": {0: 50.0, 1: 51.0, 2: 52.0},
+        "mir": {0: 40.0, 1: 41.0, 2: 43.0},  # below ER by 10, 10, 9
+        "scr": {0: 48.0, 1: 53.0, 2: 49.0},  # below ER by 1 in the mean, above it once
+        "dvc": {0: 60.0, 1: 60.0, 2: 60.0},
+    }
+    found = order(ours, paper, higher=True)
+    assert (found.same, found.tied) == (3, 1)
+    assert [(p.better, p.worse) for p in found.reversed] == [("mir", "er"), ("scr", "er")]
+    mir, scr = found.reversed
+    assert mir.printed == 10
+    assert mir.ours == pytest.approx(-29 / 3)
+    assert (mir.beyond, scr.beyond) == (True, False)
+    two = {m: {s: v for s, v in by.items() if s < 2} for m, by in ours.items()}
+    assert order(two, paper, higher=True).reversed[0].beyond is None
+
+
+def test_of_forgetting_less_is_better() -> None:
+    paper = {"er": Printed(60.0), "emi": Printed(10.0)}
+    ours = {"er": {0: 5.0, 1: 6.0, 2: 5.0}, "emi": {0: 9.0, 1: 9.0, 2: 9.0}}
+    (pair,) = order(ours, paper, higher=False).reversed
+    assert (pair.better, pair.worse, pair.printed, pair.beyond) == ("emi", "er", 50.0, True)
+    assert pair.ours == pytest.approx(-11 / 3)
+    assert order(ours, {"er": Printed(10.0), "emi": Printed(60.0)}, higher=False).reversed == ()
+
+
+def test_the_ablation_has_a_step_for_every_part_switched_on() -> None:
+    paper = printed_study(PARTS)
+    assert len(paper) == 7
+    ours = {flags: {s: 10.0 + sum(flags) + s for s in range(3)} for flags in paper}
+    noisy = {s: ours[True, True, True, True][s] + (9, -9, 0)[s] for s in range(3)}
+    found = steps(ours | {(True, True, True, True): noisy}, paper)
+    assert [(s.part, round(s.printed, 1)) for s in found] == [
+        ("dualnet", 3.1),
+        ("dmi", 3.3),
+        ("rmi", 2.3),
+        ("rmi", 1.9),
+        ("smi", 1.0),
+        ("dmi", 2.9),
+        ("smi", 0.5),
+        ("rmi", 1.4),
+    ]
+    assert {s.verdict for s in found if s.after != (True,) * 4} == {"same direction"}
+    assert {s.verdict for s in found if s.after == (True,) * 4} == {"undecided"}
+    worse = {flags: {s: 10.0 - sum(flags) + s for s in range(3)} for flags in paper}
+    assert {s.verdict for s in steps(worse, paper)} == {"opposite direction"}
+    assert {s.verdict for s in steps({f: {0: 1.0, 1: 2.0} for f in paper}, paper)} == {"too few seeds"}
+
+
+def test_a_proxy_is_less_than_the_paper_in_pixels_images_or_channels() -> None:
+    assert is_proxy({"width": 8})
+    assert is_proxy({"train_per_class": 100})
+    assert not is_proxy({"image_size": None, "width": 20, "precision": "bf16", "replay_batch": 64})
+
+
+def test_every_claim_is_either_spoken_to_or_says_why_not() -> None:
+    columns = [("cifar10", 200)]
+    found = {c["id"]: scope(c, columns, {"ablation": ("cifar10", 200)}) for c in reference.claims()}
+    assert all(s.why for s in found.values())
+    assert not any(found[i].speaks for i in ("cost-time", "cost-memory", "cost-unit", "growth-emi", "onpro-tiny"))
+    assert found["margin-cifar10"].why == "direction alone, in 1 of 3 columns"
+    assert found["margin-cifar100"].why == "the proxy has none of its columns"
+    assert found["dmi-gain"].why == "direction alone, in another column than the paper's study"
+    assert found["alpha-best"].why == "the proxy has no study of alpha"
+    assert found["one-sample-prototype"].why == "the proxy has no study of prototypes"
+    assert found["scr-pcr-rows"].speaks
+    home = {"ablation": ("cifar100", 1000)}
+    assert scope(next(c for c in reference.claims() if c["id"] == "dmi-gain"), columns, home).why == "direction alone"
+
+
+@pytest.fixture(scope="module")
+def proxy_evidence() -> Evidence:
+    """SYNTHETIC: the paper's column and its ablation on less data, the numbers near the printed ones."""
+    cells = [*grid_cells(settings=[("cifar10", 5, 200)]), *study_cells("cifar10", 5, 200)]
+    runs = synthetic_runs(cells, range(4))
+    part = {"image_size": 8, "train_per_class": 2000, "width": 8}
+    return Evidence(Grid(runs.assign(width=8, protocol=[p | part for p in runs["protocol"]])))
+
+
+def _column(evidence: Evidence) -> tuple[dict[str, dict[int, float]], dict[str, Printed]]:
+    (setting,) = evidence.grid.settings
+    return {m: evidence.grid.cell(Row(m), setting).by_seed(ACCURACY) for m in PAPER}, PAPER
+
+
+def test_the_section_tells_order_pairs_steps_and_what_it_cannot_say(proxy_evidence: Evidence) -> None:
+    section = proxy_section(proxy_evidence)
+    assert section is not None
+    html, lines = section.html, section.files["prediction.csv"].splitlines()
+    spearman, _ = correlations(*_column(proxy_evidence))
+    assert (
+        f"Spearman {spearman.value:.2f} [{spearman.low:.2f}, {spearman.high:.2f}] over 13 methods and 4 seeds" in html
+    )
+    assert "CIFAR-10 M=0.2k: average forgetting" in html
+    assert "steps of the ablation" in html
+    assert "opposite direction" in html or "same direction" in html
+    assert "times and bytes of a narrow network" in html
+    n = sum("reversed pair" in line for line in lines)
+    assert html.count("<td>yes</td>") + html.count("<td>no</td>") == n
+    kinds = {tuple(line.split(",")[2:4]) for line in lines[1:]}
+    assert {(m, k) for m in ("average_accuracy", "forgetting") for k in ("Spearman", "Kendall")} <= kinds
+
+
+def test_columns_of_the_paper_and_data_it_does_not_have_are_no_proxy(
+    paper_evidence: Evidence, digits_evidence: Evidence
+) -> None:
+    assert proxy_section(paper_evidence) is None
+    assert proxy_section(digits_evidence) is None
+    assert list(prediction(digits_evidence)) == []
+
+
+def test_the_scatter_names_every_method_and_keeps_its_data(proxy_evidence: Evidence, tmp_path: Path) -> None:
+    (drawing,) = prediction(proxy_evidence)
+    records = [r for r in drawing.data if r["metric"] == "average_accuracy"]
+    assert len(records) == 15
+    (emi,) = (r for r in records if r["method"] == "emi")
+    assert (emi["published"], emi["n"]) == (PAPER["emi"].mean, 4)
+    left = drawing.figure.axes[0]
+    assert {t.get_text() for t in left.texts} == {row.title for row in papers_rows()}
+    assert "Spearman" in left.get_title()
+    assert [p.suffix for p in save(drawing, tmp_path)][:2] == [".pdf", ".png"]

@@ -1,0 +1,87 @@
+"""The guard of the committed proxy: it passes for what is the same, and not for what is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.proxy_check import Check, again, chosen, main
+from emi_bench.data import data_root, load
+from emi_bench.data.catalogue import get_source
+from emi_bench.run.loop import run
+from emi_bench.store import Store, load_runs
+from tests.synthetic import spec
+
+PROXY = Path(__file__).parent.parent / "results" / "proxy"
+PART: dict[str, Any] = {"image_size": 4, "train_per_class": 20, "test_per_class": 20}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three seeds of a proxy of seconds."""
+    folder = tmp_path_factory.mktemp("proxy")
+    for seed in range(3):
+        one = spec("er", seed=seed, **PART)
+        Store(folder).write(run(one, load("digits", reduction=one.protocol.reduction)))
+    return folder
+
+
+def test_a_run_that_repeats_is_identical(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--results", str(store), "--dataset", "digits", "--methods", "er"]) == 0
+    assert "er digits M=40 seed 0: identical" in capsys.readouterr().out
+
+
+def test_another_number_is_told_and_ends_with_an_error(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    true = load_runs(store)
+
+    def other(path: str) -> pd.DataFrame:
+        return true.assign(matrix=[m - 0.5 for m in true["matrix"]], average_accuracy=true["average_accuracy"] - 0.5)
+
+    monkeypatch.setattr("benchmarks.proxy_check.load_runs", other)
+    words = ["--results", str(store), "--dataset", "digits", "--methods", "er"]
+    assert main(words) == 1
+    assert main([*words, "--loose"]) == 1
+    assert "differs (accuracy +50.00" in capsys.readouterr().out
+
+
+def test_another_torch_is_judged_by_the_spread_over_seeds() -> None:
+    def verdict(same: bool, moved: float) -> str:
+        return Check("er", same_setup=same, identical=False, moved=moved, spread=0.04).verdict
+
+    assert verdict(False, 0.03) == "within the spread"
+    assert verdict(False, -0.05) == "differs"
+    assert verdict(True, 0.001) == "differs"
+    assert Check("er", same_setup=False, identical=False, moved=0.0, spread=float("nan")).verdict == "differs"
+
+
+def test_a_changed_id_is_an_answer_too(store: Path) -> None:
+    (row, cell), = chosen(load_runs(store), ("er",), 1)  # fmt: skip
+    assert again(row, cell).identical
+    with pytest.raises(SystemExit, match="its id is now"):
+        again(row | {"run_id": "0" * 64}, cell)
+    with pytest.raises(SystemExit, match="no run of mir"):
+        chosen(load_runs(store), ("mir",), 0)
+
+
+@pytest.mark.skipif(not PROXY.exists(), reason="no committed proxy")
+def test_the_committed_proxy_names_no_place_of_the_machine_that_made_it() -> None:
+    for file in sorted(PROXY.rglob("*.parquet")):
+        told = pq.read_schema(file).metadata[b"emi_bench"].decode()
+        assert not re.search(r"""["' =:]/\w""", told)
+        assert "--data-root" not in told
+        assert not np.isnan(pq.read_table(file)["accuracy"].to_numpy()).any()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PROXY.exists(), reason="no committed proxy")
+@pytest.mark.skipif(get_source("cifar10").find(data_root(None)) is None, reason="CIFAR-10 is not in the data root")
+def test_the_committed_proxy_repeats() -> None:
+    assert main(["--results", str(PROXY)]) == 0
