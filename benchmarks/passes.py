@@ -51,6 +51,12 @@ PASSES: dict[str, Callable[[Problem], list[Pass]]] = {
         *(Pass(p.replay_batch), Pass(16 * p.replay_batch, False)),
     ],
     "onpro": lambda p: [Pass(32 * (p.batch + p.replay_batch)), Pass(p.replay_batch), Pass(2 * p.replay_batch)],
+    "er_ace": lambda p: [Pass(p.batch), Pass(p.replay_batch)],
+    "derpp": lambda p: [Pass(p.batch), Pass(p.replay_batch), Pass(p.replay_batch)],
+    "mkd": lambda p: [*[Pass(p.batch + p.replay_batch)] * 2, Pass(p.batch + p.replay_batch, False)],
+    "ccl_dc": lambda p: [Pass(p.batch + p.replay_batch)] * 5,  # of both peers
+    "gsa": lambda p: [Pass(2 * (p.replay_batch // 2)), Pass(2 * p.replay_batch)],
+    "mose": lambda p: [Pass(4 * (p.replay_batch // 2 + p.replay_batch))],
     "aser": lambda p: [
         *(Pass(p.batch, False), Pass(_balanced(p) + p.batch, False), Pass(_balanced(p, 2) - _balanced(p), False)),
         *(Pass(p.replay_batch, False), Pass(p.replay_batch + p.batch)),

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from emi_bench.run.processor import LIMIT, WITHOUT_AMX, bf16_crashes
 from tests.synthetic import blobs
 
 torch.set_num_threads(1)
+
+
+def pytest_configure() -> None:
+    """Where the processor's matrix units are a lie, tests in bfloat16 do without them; so do the processes of xdist."""
+    if bf16_crashes():
+        os.environ[LIMIT] = WITHOUT_AMX
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

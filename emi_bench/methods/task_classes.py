@@ -13,22 +13,22 @@ from emi_bench.problem import Problem
 
 
 class TaskClasses(Method):
-    """The current task's classes are those first met since the last task's end; memory is drawn by class."""
+    """The current task's classes are those of the stream since the last task's end; memory is drawn by class."""
 
     uses_task_ends = True
 
     def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
         super().__init__(config, problem, **parts)
-        self.n_earlier = 0  # classes met in earlier tasks: the first of `seen`
+        self.new_classes: list[int] = []  # of the current task, in the order of arrival
         self.batch_in_task = 0
 
-    @property
-    def new_classes(self) -> list[int]:
-        return self.seen[self.n_earlier :]
+    def note_classes(self, y: Tensor) -> None:
+        super().note_classes(y)
+        self.new_classes += [c for c in dict.fromkeys(y.tolist()) if c not in self.new_classes]
 
     @property
     def earlier_classes(self) -> list[int]:
-        return self.seen[: self.n_earlier]
+        return [c for c in self.seen if c not in self.new_classes]
 
     def stored(self, what: str, classes: Sequence[int], k: int) -> tuple[Tensor, Tensor]:
         """Up to k stored images of some classes in network units, without replacement; all in slot order if fewer."""
@@ -45,11 +45,11 @@ class TaskClasses(Method):
 
     def end_task(self) -> None:
         super().end_task()
-        self.n_earlier, self.batch_in_task = len(self.seen), 0
+        self.new_classes, self.batch_in_task = [], 0
 
     def get_extra_state(self) -> dict[str, Any]:
-        return super().get_extra_state() | {"n_earlier": self.n_earlier, "batch_in_task": self.batch_in_task}
+        return super().get_extra_state() | {"new_classes": list(self.new_classes), "batch_in_task": self.batch_in_task}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         super().set_extra_state(state)
-        self.n_earlier, self.batch_in_task = state["n_earlier"], state["batch_in_task"]
+        self.new_classes, self.batch_in_task = list(state["new_classes"]), state["batch_in_task"]

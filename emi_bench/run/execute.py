@@ -15,6 +15,7 @@ from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
 from emi_bench.run.checkpoint import Checkpoint, UnusableCheckpoint
 from emi_bench.run.loop import Progress, run
+from emi_bench.run.processor import check_precision
 from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import Store
@@ -49,6 +50,7 @@ def execute(
         found = store.find(spec)
         assert found is not None
         return Executed(store.files.full(found), None)
+    check_precision(spec.protocol.precision, device)
     store.files.check_writable()
     data = load()
     on_step()

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -78,8 +79,7 @@ def run_sweep(console: Console, asked: Asked) -> int:
             display.slots = slots(requests.values(), cluster, executor.at_most or asked.max_concurrent)
             display.measured = all(costs.of(c, requests[c.run_id].gpu > 0).measured for c in to_run)
             display.starting = executor.starting
-            store.files.on_wait = lambda why: said.note(f"waiting for the results: {why}")
-            said = display
+            store.files.on_wait = partial(_say_waiting, display)
             say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()}")
             executor.start(min(len(to_run), display.slots))
             keys = dict.fromkeys(c.spec.data_key for c in to_run)
@@ -285,6 +285,10 @@ def _open(store: PatientStore) -> None:
     except OSError as e:
         raise store.files.unwritable(e) from e
     store.files.check_writable()
+
+
+def _say_waiting(display: Display, why: OSError) -> None:
+    display.note(f"waiting for the results: {why}")
 
 
 def _give_back(store: PatientStore, owner: str) -> None:

@@ -58,6 +58,16 @@ def test_every_training_sample_comes_exactly_once_in_the_order_of_the_seed() -> 
     assert not np.array_equal(stream.order(0), Stream.of(data, 3, seed=6).order(0))
 
 
+def test_a_joint_method_sees_every_sample_once_an_epoch_but_those_of_the_last_short_batch() -> None:
+    data = register_blobs("joint", classes=4, n_tasks=2, per_class=9)
+    offline = build_method(resolve("offline", "joint", config={"epochs": 3, "batch": 16}), data.info, "cpu")
+    plan = phases(offline, Stream.of(data, 2, 0), 10)
+    assert [p.ends_task for p in plan] == [False, False, True]
+    for phase in plan:
+        assert sorted(phase.indices) == list(range(36))
+        assert [len(y) for _, y in Stream.of(data, 2, 0).batches(phase.indices, phase.batch, phase.last)] == [16, 16]
+
+
 def test_a_balanced_stream_has_every_class_in_each_batch_and_every_sample_once() -> None:
     data = blobs("x", 4, 7)
     stream = Stream.of(data, 2, seed=0)
