@@ -65,7 +65,7 @@ class Files:
 
     def _walk(self, folder: str, recursive: bool, hidden: bool) -> Iterator[str]:
         """On a disk a folder tells which of its entries are files: pyarrow would ask for each of them again."""
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.full(folder)) as entries:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.full(folder)) as entries:
             for entry in entries:
                 if not hidden and entry.name.startswith(("_", ".")):
                     continue

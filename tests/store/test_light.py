@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[2] / "results" / "digits"
 
 READERS = [
     "from emi_bench.store.leftovers import leftovers; assert not leftovers(emi_bench.store.Store(where))",
