@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from emi_bench.report.axes import Pairs, Setting, odd_protocol, usual_protocol
 from emi_bench.report.runs import Run
+from emi_bench.run.spec import MODERN, Protocol, check_keys
 from emi_bench.sweep.grammar import Part, read_grammar
 
 #: The paper's figures, as a sweep names them.
@@ -41,7 +42,8 @@ def is_at(part: Part, source: str, memory: int, n_tasks: int, protocol: Pairs) -
     """Whether the part runs in this column. Methods without memory have 0, whatever the sweep says."""
     if not _same_data(part.dataset, source) or not (memory == 0 or memory in part.memories):
         return False
-    named = {k: v for k, v in part.protocol.items() if k != "n_tasks"}
+    preset = MODERN if part.protocol.get("preset") == "modern" else {}
+    named = preset | {k: v for k, v in part.protocol.items() if k != "n_tasks"}
     given = usual_protocol() | dict(protocol)
     return (
         n_tasks == (part.protocol.get("n_tasks") or n_tasks)
@@ -115,10 +117,20 @@ def read_planned(paths: Sequence[str | Path]) -> Planned:
     """The sweeps' parts and `report:` entries."""
     sweeps = [read_grammar(path)[0] for path in paths]
     return Planned(
-        tuple(part for sweep in sweeps for part in sweep.parts()),
+        tuple(replace(part, protocol=_as_stored(part.protocol)) for sweep in sweeps for part in sweep.parts()),
         frozenset(t for sweep in sweeps for t in sweep.report.tables),
         frozenset(f for sweep in sweeps for f in sweep.report.figures),
     )
+
+
+def _as_stored(given: dict[str, Any]) -> dict[str, Any]:
+    """Protocol values as a run has them.
+
+    >>> _as_stored({"batch": 10, "budget": "realtime"})
+    {'batch': 10, 'budget': 1.0}
+    """
+    stored = check_keys(Protocol, given, "protocol").model_dump(mode="json")
+    return {key: stored[key] for key in given}
 
 
 def _same_data(planned: str, source: str) -> bool:

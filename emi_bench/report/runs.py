@@ -50,6 +50,7 @@ class Run:
     config: dict[str, Any]
     changed: dict[str, Any]  #: what differs from the defaults: constants by name, the protocol's as `protocol.KEY`
     left_out: frozenset[str]  #: constants that cannot change a result
+    by_preset: frozenset[str]  #: changes that a protocol's preset stands for
     source: str  #: the data set as it was asked for (npz:PATH)
     command: str
     schema_version: int
@@ -62,14 +63,22 @@ class Run:
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The method's constants that it changed."""
-        return {k: v for k, v in self.changed.items() if not k.startswith(PROTOCOL)}
+        """The method's constants that it changed, under its preset."""
+        return own_constants(self.changed, self.by_preset)
 
     @property
     def name(self) -> str:
         """For people: `emi[np3] cifar100 M=1000 seed 4`."""
         variant = f"[{self.row.variant}]" if self.row.variant else ""
         return f"{self.row.method}{variant} {self.setting.dataset} M={self.setting.memory} seed {self.seed}"
+
+
+def own_constants(changed: Mapping[str, Any], by_preset: frozenset[str]) -> dict[str, Any]:
+    """
+    >>> own_constants({"protocol.width": 64, "optimizer": "adamw", "lr": 0.5}, frozenset({"optimizer"}))
+    {'lr': 0.5}
+    """
+    return {k: v for k, v in changed.items() if not k.startswith(PROTOCOL) and k not in by_preset}
 
 
 def named_variant(variant: str, constants: Mapping[str, Any]) -> str:
@@ -97,7 +106,8 @@ def _text(value: Any) -> str:
 def to_run(record: Mapping[Any, Any]) -> Run:
     """One record of `load_runs`."""
     changed = dict(record["changed"])
-    constants = {k: v for k, v in changed.items() if not k.startswith(PROTOCOL)}
+    by_preset = frozenset(told if isinstance(told := record.get("by_preset"), list) else ())
+    constants = own_constants(changed, by_preset)
     values = {c: float(record[c]) if record.get(c) is not None else float("nan") for c in METRIC_COLUMNS}
     losses = record.get("losses")
     if isinstance(losses, list) and losses and not any(losses):
@@ -116,6 +126,7 @@ def to_run(record: Mapping[Any, Any]) -> Run:
         config=dict(record["config"]),
         changed=changed,
         left_out=frozenset(told if isinstance(told := record.get("left_out"), list) else LEFT_OUT),
+        by_preset=by_preset,
         source=_text(record.get("source")) or dataset,
         command=_text(record.get("command")),
         schema_version=int(version) if version == version else 0,

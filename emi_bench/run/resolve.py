@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from emi_bench.data import DataInfo, get_info
 from emi_bench.data.catalogue import BUILT_IN
@@ -61,9 +64,12 @@ def resolve(
     cls = get_method(method)
     info = get_info(dataset, root)
     settings = check_keys(Protocol, protocol or {}, "protocol")
+    by_preset: frozenset[str] = frozenset()
     if settings.preset == "modern":
+        asked = {*(config or {}), *(f"protocol.{k}" for k in protocol or {})}
         settings = check_keys(Protocol, MODERN | dict(protocol or {}), "protocol")
         config = cls.config_class.under_modern(config or {})
+        by_preset = frozenset({*config, *(f"protocol.{k}" for k in MODERN)} - asked)
     watched = settings.anytime if cls.learns_in_steps and not cls.joint else None
     if settings.stream == "clear":
         settings = settings.model_copy(update={"blur": Protocol().blur})  # it would change nothing
@@ -102,7 +108,8 @@ def resolve(
         features=features,
         anytime=watched and _sized(watched, info),
         source=_source(dataset) if info.own else "",
-        changed=_changed(settings, info, constants, usual, cls.config_class.cosmetic),
+        changed=_protocol_changes(settings, info) | _changes(cls.config_class, problem, constants, usual),
+        by_preset=by_preset,
         left_out=_left_out(cls.config_class, constants, usual),
         facts=facts_of(cls),
         plugin=plugin or "",
@@ -152,15 +159,26 @@ def _plugin(cls: type[Method], backbone: type[Encoder]) -> str | None:
     return next(iter(files), None)
 
 
-def _changed(
-    protocol: Protocol, info: DataInfo, constants: dict[str, Any], usual: dict[str, Any], cosmetic: frozenset[str]
-) -> dict[str, Any]:
+def _protocol_changes(protocol: Protocol, info: DataInfo) -> dict[str, Any]:
     default = Protocol(n_tasks=info.n_tasks).model_dump(mode="json")
     if protocol.tasks is not None:
         default["n_tasks"] = protocol.n_tasks  # it follows
     stated = protocol.model_dump(mode="json")
-    found = {f"protocol.{k}": v for k, v in stated.items() if v != default[k] and k != "preset"}  # what it stands for
-    return found | {k: v for k, v in constants.items() if v != usual[k] and k not in cosmetic}
+    return {f"protocol.{k}": v for k, v in stated.items() if v != default[k] and k != "preset"}  # what it stands for
+
+
+def _changes(
+    model: type[MethodConfig], problem: Problem, constants: dict[str, Any], usual: dict[str, Any]
+) -> dict[str, Any]:
+    """The fewest constants that make the method what it is here: what follows from others is left out."""
+    found = {k: v for k, v in constants.items() if v != usual[k] and k not in model.cosmetic}
+    cosmetic = {k: constants[k] for k in model.cosmetic}
+    for key in list(found) if len(found) > 1 else ():
+        fewer = {k: v for k, v in found.items() if k != key}
+        with contextlib.suppress(ValidationError, UserError):
+            if model(**fewer, **cosmetic).resolve(problem).model_dump(mode="json") == constants:
+                found = fewer
+    return found
 
 
 def _sized(asked: Anytime, info: DataInfo) -> Anytime:

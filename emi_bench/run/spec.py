@@ -145,7 +145,7 @@ def stated(protocol: Mapping[str, Any]) -> dict[str, Any]:
 MODERN: dict[str, Any] = {"width": 64, "reservoir": "textbook"}
 
 #: What describes a run and does not identify it.
-TOLD = {"cost", "variant", "features", "anytime", "source", "changed", "left_out", "facts", "plugin"}
+TOLD = {"cost", "variant", "features", "anytime", "source", "changed", "by_preset", "left_out", "facts", "plugin"}
 
 
 class RunSpec(BaseModel):
@@ -171,6 +171,7 @@ class RunSpec(BaseModel):
     source: str = ""  #: how the data set is loaded, where that is not its name
     changed: dict[str, Any] = Field(default_factory=dict)
     """What differs from the defaults of the method (by name) and of the protocol (`protocol.KEY`)."""
+    by_preset: frozenset[str] = frozenset()  #: what of it nobody asked for but by the preset
     left_out: frozenset[str] = frozenset({"checkpoint_joint"})
     """Constants that are not part of the identity: those that cannot change a result, and later ones at their default.
     Files of version 0.1.0 do not say; it left out this one."""

@@ -73,7 +73,7 @@ _DERIVED: dict[str, Callable[[dict[str, Any], dict[str, Any], dict[str, Any], in
     "std": lambda plain, data, run, n: data.get("std", UNKNOWN) if plain["normalize"] else [1.0, 1.0, 1.0],
     "pooling": lambda plain, data, run, n: _pooling(data, run),
     "pool": lambda plain, data, run, n: 5 * run["protocol"]["replay_batch"],
-    "virtual_lr": lambda plain, data, run, n: plain["lr"],
+    "virtual_lr": lambda plain, data, run, n: run["config"]["lr"],
     "n_smp_cls": lambda plain, data, run, n: _samples_per_class(data, run["memory"], n),
     "epochs": lambda plain, data, run, n: 30,
     "batch": lambda plain, data, run, n: run["protocol"]["batch"],

@@ -41,7 +41,7 @@ def test_it_comes_back_and_says_what_it_is_without_torch(tmp_path: Path) -> None
     assert found is not None
     assert (found.run_id, found.threads, found.state, found.features) == (RUN, 2, kept.state, True)
     assert torch.equal(found.method["net.weight"], kept.method["net.weight"])
-    assert about_checkpoint(kept.encode()) == {"run_id": RUN, "features": True, "phase": 2}
+    assert about_checkpoint(kept.encode()) == {"run_id": RUN, "features": True, "anytime": False, "phase": 2}
     assert finished_phases(store, RUN) == 2
 
 
