@@ -65,7 +65,7 @@ class Chaos:
             self.stores += 1
             place = self.folder / str(self.stores)
             place.mkdir()
-            file = sweep_file(place, seeds=4, batch=4, methods="er, finetune")
+            file = sweep_file(place, seeds=2, batch=8, methods="er, finetune")
             while (code := self._sweep(file, place / "results")) != 0:
                 assert code in (1, 137, -9), code
             self._check(file, place / "results")
@@ -138,5 +138,5 @@ def test_kills_at_random_instants_lose_repeat_change_and_leave_nothing(
     draw.shuffle(kills)
     chaos = Chaos(tmp_path, executor, kills)
     chaos.run()
-    print(f"{executor}: {sum(chaos.done.values())} kills {dict(chaos.done)}, {chaos.stores} stores of 8 runs")
+    print(f"{executor}: {sum(chaos.done.values())} kills {dict(chaos.done)}, {chaos.stores} stores of 4 runs")
     assert sum(chaos.done.values()) == n
