@@ -152,8 +152,9 @@ def _equal(ours: Any, told: Any) -> bool:
     >>> _equal(0.001, "1e-3"), _equal((1, 2), [1, 2]), _equal(True, False)
     (True, True, False)
     """
-    if isinstance(told, list) and isinstance(ours, str) and ours.startswith("[["):  # tasks, which a run has as JSON
-        return [set(map(str, group)) for group in json.loads(ours)] == [set(map(str, group)) for group in told]
+    if isinstance(told, str) and isinstance(ours, str) and ours.startswith("[["):  # tasks, in whatever order inside
+        mine, its = ([set(map(str, group)) for group in json.loads(text)] for text in (ours, told))
+        return mine == its
     if isinstance(told, str) and isinstance(ours, int | float):
         try:
             return float(told) == ours
