@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from emi_bench.nets.conv import Conv3x3
 from emi_bench.nets.net import Net
 from emi_bench.nets.resnet import BatchNorm2d, ResNet
 
@@ -23,7 +24,7 @@ class Gate(nn.Module):
 
     def __init__(self, c_in: int, c_out: int, *, pool: bool) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(c_in, c_out, 3, 1, 1)
+        self.conv = Conv3x3(c_in, c_out, bias=True)
         self.bn = BatchNorm2d(c_out)
         self.pool = pool
 

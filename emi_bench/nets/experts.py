@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
@@ -42,8 +40,8 @@ class ExpertNet(nn.Module):
     >>> net = ExpertNet(ResNet(20, pooling="global"), 10)
     >>> sum(p.numel() for p in net.parameters())
     1304492
-    >>> [tuple(f.shape) for f in net.experts(torch.zeros(2, 3, 32, 32))]
-    [(2, 160), (2, 160), (2, 160), (2, 160)]
+    >>> net.experts(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([4, 2, 160])
     """
 
     def __init__(self, encoder: ResNet, n_classes: int, proj_dim: int = 128) -> None:
@@ -60,20 +58,31 @@ class ExpertNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def experts(self, x: Tensor) -> list[Tensor]:
-        """(n,3,H,W) -> f_1 .. f_4, each (n,D)"""
+    def experts(self, x: Tensor) -> Tensor:
+        """(n,3,H,W) -> f_1 .. f_4, (4,n,D)"""
         *shallow, last = self.slow.maps(x)
         branches = zip(shallow, self.attention, self.align, strict=True)
-        return [h.mean(dim=(2, 3)) for h in [*(align(att(m) * m) for m, att, align in branches), last]]
+        maps = [*(align(att(m) * m) for m, att, align in branches), last]
+        return torch.stack([h.mean(dim=(2, 3)) for h in maps])
 
     def features(self, x: Tensor) -> Tensor:
         """(n,3,H,W) -> (n,D), of the last expert"""
         return self.slow.pool(self.slow.maps(x)[-1])
 
-    def logits(self, features: list[Tensor]) -> list[Tensor]:
-        """Each expert's (n,D) -> (n,C)"""
-        return [cast(Tensor, head(f)) for head, f in zip(self.linear, features, strict=True)]
+    def logits(self, features: Tensor) -> Tensor:
+        """(4,n,D) -> (4,n,C)"""
+        return of_each(self.linear, features)
+
+    def projections(self, features: Tensor) -> Tensor:
+        """(4,n,D) -> (4,n,d)"""
+        return of_each(self.proj, features)
 
     def forward(self, x: Tensor) -> Tensor:
         """(n,3,H,W) -> (n,C), the mean of the experts' logits"""
-        return torch.stack(self.logits(self.experts(x))).mean(0)
+        return self.logits(self.experts(x)).mean(0)
+
+
+def of_each(heads: nn.ModuleList, features: Tensor) -> Tensor:
+    """Each linear head on its own features, (E,n,D) -> (E,n,K), in one product."""
+    weight, bias = (torch.stack([getattr(head, part) for head in heads]) for part in ("weight", "bias"))
+    return torch.baddbmm(bias[:, None], features, weight.mT)

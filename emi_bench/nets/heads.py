@@ -13,8 +13,8 @@ from emi_bench.nets.net import Net
 
 @full_precision
 def normalised(v: Tensor) -> Tensor:
-    """Rows of v (n,d) scaled to length one, v / max(|v|, 1e-12)."""
-    return F.normalize(v, dim=1, eps=1e-12)
+    """Rows of v (...,d) scaled to length one, v / max(|v|, 1e-12)."""
+    return F.normalize(v, dim=-1, eps=1e-12)
 
 
 @full_precision

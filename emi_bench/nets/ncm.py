@@ -17,7 +17,7 @@ from emi_bench.nets.heads import normalised
 def memory_means(
     features: Callable[[Tensor], Tensor], memory: Memory, classes: Sequence[int], draws: Draws, batch: int = 256
 ) -> Tensor:
-    """Unit means (K,D) of the unit features of each class's stored images.
+    """Unit means (K,D) of the unit features of each class's stored images; (E,K,D) where there are E features of each.
 
     `features` maps stored images to features and is expected to be in eval mode, where a batch of any size gives each
     image the same features. A class without images gets a random direction (purpose `mean.<class>`). Those draws are
@@ -35,15 +35,15 @@ def memory_means(
     missing = [i for i, c in enumerate(classes) if not memory.slots_of(c)]
     if missing:
         state = draws.state()
-        directions = torch.stack([draws.normal(f"mean.{classes[i]}", sums.shape[1]) for i in missing])
+        directions = torch.stack([draws.normal(f"mean.{classes[i]}", sums.shape[-1]) for i in missing])
         draws.restore(state)
-        sums[missing] = directions.to(sums)
+        sums[..., missing, :] = directions.to(sums)
     return normalised(sums)
 
 
 @full_precision
 def sums_by_class(features: Tensor, labels: Tensor, classes: Tensor) -> Tensor:
-    """For each class the sum of the unit features that carry its label: (n,D), (n,), (K,) -> (K,D).
+    """For each class the sum of the unit features that carry its label: (...,n,D), (n,), (K,) -> (...,K,D).
 
     A product with the membership matrix, because a scatter-add has no fixed order of summation on a GPU.
     A mean that is normalised afterwards needs no division by the count.
@@ -64,5 +64,5 @@ def nearest_class(features: Tensor, means: Tensor) -> Tensor:
 
 @full_precision
 def squared_distances(features: Tensor, means: Tensor) -> Tensor:
-    """(n,K), of unit features to unit means: 2 - 2 cos."""
-    return 2 - 2 * normalised(features) @ means.T
+    """2 - 2 cos of features, which are brought to length one, to unit means: (...,n,D), (...,K,D) -> (...,n,K)."""
+    return 2 - 2 * normalised(features) @ means.mT
