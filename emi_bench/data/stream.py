@@ -49,6 +49,36 @@ def class_order(n_classes: int, seed: int, kind: str = "seed") -> list[int]:
     return [int(c) for c in rng.permutation(n_classes)]
 
 
+class Remaining:
+    """The numbers 0..n-1; the k-th of those that are left is taken out in log n steps, whatever k is.
+
+    >>> left = Remaining(5)
+    >>> [left.take(k) for k in (3, 3, 0, 1, 0)]
+    [3, 4, 0, 2, 1]
+    """
+
+    def __init__(self, n: int) -> None:
+        self.leaves = 1
+        self.below: list[int] = [0]  # node -> how many are left under its left child; the children of i are 2i, 2i+1
+        depth = max(0, n - 1).bit_length()
+        for d in range(depth):
+            width = 1 << (depth - d)
+            self.below += np.clip(n - width * np.arange(self.leaves), 0, width // 2).tolist()
+            self.leaves *= 2
+
+    def take(self, k: int) -> int:
+        node = 1
+        while node < self.leaves:
+            left = self.below[node]
+            if k < left:
+                self.below[node] -= 1
+                node *= 2
+            else:
+                k -= left
+                node = 2 * node + 1
+        return node - self.leaves
+
+
 @dataclass(frozen=True)
 class Stream:
     """T tasks. Labels are never renumbered: a class id is its logit's index.
@@ -109,17 +139,16 @@ class Stream:
         """The orders of all tasks, run into each other, cut where the tasks would end.
 
         The next sample is the k-th that is left, k = floor |N(0, scale^2)|; a k past the end is drawn again, up to ten
-        times, then it is the first (MKD's and CCL-DC's stream). What is left lies backwards: taking out near its
-        beginning moves few.
+        times, then it is the first (MKD's and CCL-DC's stream).
         """
         orders = [self.order(t) for t in range(len(self.tasks))]
-        left = np.concatenate(orders)[::-1].tolist()
-        rng = np.random.default_rng(seed_for(self.seed, "blur"))
+        clear = np.concatenate(orders)
+        rng, left = np.random.default_rng(seed_for(self.seed, "blur")), Remaining(len(clear))
         mixed = []
-        while left:
-            k = next((d for _ in range(11) if (d := int(abs(rng.normal(0, scale)))) < len(left)), 0)
-            mixed.append(left.pop(-1 - k))
-        return np.split(np.array(mixed), np.cumsum([len(o) for o in orders])[:-1])
+        for n in range(len(clear), 0, -1):
+            k = next((d for _ in range(11) if (d := int(abs(rng.normal(0, scale)))) < n), 0)
+            mixed.append(left.take(k))
+        return np.split(clear[mixed], np.cumsum([len(o) for o in orders])[:-1])
 
     def batches(self, indices: np.ndarray, batch: int, last: LastBatch = "merge") -> Iterator[tuple[Tensor, Tensor]]:
         """x (b,3,H,W) uint8 on the device and y (b,) on the host, in the order of `indices`."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from emi_bench.losses.precision import full_precision
 
 Match: TypeAlias = Literal["grad", "feat", "grad_feat"]
-Metric: TypeAlias = Literal["mse", "l1", "l1_mean", "cos"]
+Distance: TypeAlias = Literal["mse", "l1", "l1_mean", "cos"]
 
 
 class Helper(Protocol):
@@ -59,7 +59,7 @@ def cosine_error(x: Tensor, y: Tensor) -> Tensor:
     return apart.sum()
 
 
-METRICS: dict[Metric, Callable[[Tensor, Tensor], Tensor]] = {
+DISTANCES: dict[Distance, Callable[[Tensor, Tensor], Tensor]] = {
     "mse": squared_error,
     "l1": absolute_error,
     "l1_mean": mean_absolute_error,
@@ -95,9 +95,9 @@ def relation(syn: Tensor, real: Tensor, past: Tensor) -> Tensor:
 
 
 @full_precision
-def gradient_match(syn: Sequence[Tensor], real: Sequence[Tensor], metric: Metric = "mse") -> Tensor:
+def gradient_match(syn: Sequence[Tensor], real: Sequence[Tensor], metric: Distance = "mse") -> Tensor:
     """G = sum_l distance(g_l^s, g_l^r) over the convolution kernels l."""
-    return torch.stack([METRICS[metric](s, r) for s, r in zip(syn, real, strict=True)]).sum()
+    return torch.stack([DISTANCES[metric](s, r) for s, r in zip(syn, real, strict=True)]).sum()
 
 
 def conv_gradients(helper: nn.Module, features: Tensor, label: int, *, create_graph: bool) -> tuple[Tensor, ...]:
@@ -122,7 +122,7 @@ def matching_loss(
     match: Match = "grad",
     mem_weight: float = 1.0,
     mem_extra: bool = True,
-    metric: Metric = "mse",
+    metric: Distance = "mse",
 ) -> Tensor:
     """L_match of one class: how far summarised images `syn` (n,3,H,W) are from `real` ones (m,3,H,W) for the helper.
 
@@ -141,7 +141,7 @@ def matching_loss(
     if past is not None:
         f_real, f_syn = F.normalize(f_real, dim=1), F.normalize(f_syn, dim=1)
     if match != "grad":
-        terms.append(METRICS[metric](f_real.mean(0, keepdim=True), f_syn.mean(0, keepdim=True)))
+        terms.append(DISTANCES[metric](f_real.mean(0, keepdim=True), f_syn.mean(0, keepdim=True)))
     loss = terms[0] if len(terms) == 1 else (terms[0] + terms[1]) / 2
     if past is None:
         return loss

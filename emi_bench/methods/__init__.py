@@ -134,5 +134,7 @@ def get_method(name: str) -> type[Method]:
     """
     methods = _all()
     if name not in methods:
-        raise unknown("method", name, methods)
+        error = unknown("method", name, methods)
+        own = f"{name}.py" if Path(f"{name}.py").is_file() else "FILE.py"
+        raise UserError(error.message, hint=f"{error.hint} A method of your own comes with --plugin {own}.")
     return methods[name]

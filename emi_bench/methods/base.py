@@ -60,7 +60,6 @@ class MethodConfig(BaseModel):
     """Pixel standard deviation; the data set's unless given."""
     pooling: Literal["avg4", "global"] | None = None
     """Pooling of the encoder: the replay family's 4x4 average pool; global for images under 32 pixels."""
-
     ema: EMA | None = None
     """Evaluate by averaged weights, `{momentum: 0.99}`, or by the weights as they are. Training is the same."""
 
@@ -68,6 +67,11 @@ class MethodConfig(BaseModel):
     cosmetic: ClassVar[frozenset[str]] = frozenset()  #: fields that cannot change a result, so not part of a run's id
     added: ClassVar[frozenset[str]] = frozenset({"ema"})
     """This class's fields younger than its first release: part of a run's id only where not at their default."""
+
+    @classmethod
+    def younger(cls) -> frozenset[str]:
+        """`added` of this class and all that it inherits from, each of which names its own."""
+        return frozenset().union(*(vars(c).get("added", ()) for c in cls.__mro__))
 
     @classmethod
     def modern(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,12 +290,8 @@ class Method(nn.Module):
     # --- checkpoint ----------------------------------------------------------------------------------------------
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "draws": self.draws.state(),
-            "tasks_done": self.tasks_done,
-            "seen": list(self.seen),
-        }
+        kept = {"optimizer": self.optimizer.state_dict(), "draws": self.draws.state()}
+        return kept | {"tasks_done": self.tasks_done, "seen": list(self.seen)}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])

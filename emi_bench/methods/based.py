@@ -65,6 +65,8 @@ class BasedConfig(MethodConfig):
     def resolve(self, problem: Problem) -> Self:
         base = self.of_base().resolve(problem)
         own = base.model_dump(mode="json", exclude=_SHARED | {"ema"} | _FIXED.get(self.base, {}).keys())
+        usual = BASES[self.base].config_class().resolve(problem)  # a constant the base gets one day changes no id here
+        own = {k: v for k, v in own.items() if k not in base.younger() or getattr(base, k) != getattr(usual, k)}
         return self.model_copy(update={k: getattr(base, k) for k in _SHARED} | {"base_config": own})
 
 

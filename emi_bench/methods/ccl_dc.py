@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from pydantic import Field
@@ -31,7 +31,11 @@ class CCLDCConfig(BasedConfig):
     tau: float | None = Field(None, gt=0)
     """Temperature of the distillation: 4, over DER++ 3 (source)."""
     randaugment: tuple[int, int] | None = None
-    """Number and strength (of 31) of the chain's RandAugment: 3 and 15, on Tiny-ImageNet 1 and 11 (source)."""
+    """Number and strength (0 to 30) of the chain's RandAugment: 3 and 15, on Tiny-ImageNet 1 and 11 (source)."""
+    per_image: bool = False
+    """Whether it draws its operations for each image and not, as the source does, once for all rows."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"per_image"})
 
     def resolve(self, problem: Problem) -> Self:
         values = {
@@ -66,7 +70,8 @@ class CCLDC(Based):
         super().__init__(config, problem, **parts)
         assert self.config.randaugment is not None
         n_ops, strength = self.config.randaugment
-        harder = partial(randaugment_view, n_ops=n_ops, strength=strength)
+        each = self.config.per_image
+        harder = partial(randaugment_view, n_ops=n_ops, strength=strength, per_image=each)
         self.chain: tuple[View, View, View] = (crop_view, harder, harder)
 
     @classmethod

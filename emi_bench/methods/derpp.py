@@ -11,7 +11,7 @@ from torch import Tensor
 
 from emi_bench.memory import Memory
 from emi_bench.methods.base import Losses, MethodConfig
-from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows, detached, total
+from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows
 from emi_bench.problem import Problem
 
 
@@ -58,15 +58,6 @@ class DERpp(Rehearsal):
     def make_memory(cls, config: MethodConfig, problem: Problem) -> Memory:
         return Memory(problem.memory, problem.image_shape, reservoir=problem.reservoir, extra=(problem.n_classes,))
 
-    def observe(self, x: Tensor, y: Tensor) -> Losses:
-        images, labels = self.prepare(x, y)
-        rows = self.rows(images, labels)
-        logits = {part: self.net(r.images) for part, r in rows.items()}
-        terms = self.terms(rows, logits)
-        self.descend(total(terms))
-        self.keep(x, y, logits)
-        return detached(terms)
-
     def keep(self, x: Tensor, y: Tensor, logits: Mapping[str, Tensor]) -> None:
         self.memory.update(x, y, self.draws, extra=logits["stream"].detach())
 
@@ -82,7 +73,9 @@ class DERpp(Rehearsal):
         return rows
 
     def terms(self, rows: Mapping[str, Rows], logits: Mapping[str, Tensor]) -> Losses:
-        terms = {"ce_stream": self.classify("stream", logits["stream"], rows["stream"].labels)}
+        terms: Losses = {}
+        if "stream" in rows:
+            terms["ce_stream"] = self.classify("stream", logits["stream"], rows["stream"].labels)
         if "mse" in rows:
             stored = rows["mse"].logits
             assert stored is not None

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from emi_bench.methods.base import Losses, MethodConfig
-from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows, detached, joined, total
+from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows
 from emi_bench.problem import Problem
 
 
@@ -66,29 +66,14 @@ class ER(Rehearsal):
         return losses
 
     def step(self, images: Tensor, labels: Tensor) -> Losses:
-        """A backward for each part: its graph is gone before the next is made, and the gradients that add up are, bit
-        for bit, those of one backward of the sum."""
-        self.optimizer.zero_grad(set_to_none=True)
-        losses: Losses = {}
-        for part, rows in self.rows(images, labels).items():
-            terms = self.terms({part: rows}, {part: self.net(rows.images)})
-            torch.autograd.backward(total(terms))
-            losses |= detached(terms)
-        if losses:
-            self.optimizer.step()
+        """One optimiser step on a stream batch in network units; methods built on ER have their own."""
+        losses, _ = self.learn(self.rows(images, labels))
         return losses
 
     def rows(self, images: Tensor, labels: Tensor) -> dict[str, Rows]:
+        if not cast(ERConfig, self.config).joint:
+            return super().rows(images, labels)
         replay_images, replay_labels = self.replay()
-        if cast(ERConfig, self.config).joint:
-            if not len(replay_images):
-                return {}
-            both = joined(Rows(replay_images, replay_images, replay_labels), Rows(images, images, labels))
-            return {"joint": self.rows_of(both.raw, both.labels)}
-        rows = {"stream": self.rows_of(images, labels)}
-        if len(replay_images):
-            rows["replay"] = self.rows_of(replay_images, replay_labels)
-        return rows
-
-    def terms(self, rows: Mapping[str, Rows], logits: Mapping[str, Tensor]) -> Losses:
-        return {f"ce_{part}": self.classify(part, logits[part], r.labels) for part, r in rows.items()}
+        if not len(replay_images):
+            return {}
+        return {"joint": self.rows_of(torch.cat([replay_images, images]), torch.cat([replay_labels, labels]))}

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from emi_bench.losses.asymmetric import Mask, allowed_classes, masked_cross_entropy
-from emi_bench.methods.base import Losses, MethodConfig
-from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig, Rows
+from emi_bench.methods.base import MethodConfig
+from emi_bench.methods.rehearsal import Rehearsal, RehearsalConfig
 from emi_bench.nets.heads import CosineNet
 from emi_bench.problem import Problem
 
@@ -64,16 +64,6 @@ class ERACE(Rehearsal):
         allowed = allowed_classes(self.config.mask, y.tolist(), self.seen, self.problem.n_classes)
         self.allowed = torch.tensor(allowed).to(self.device, non_blocking=True)
         return images, labels
-
-    def rows(self, images: Tensor, labels: Tensor) -> dict[str, Rows]:
-        replay_images, replay_labels = self.replay()
-        rows = {"stream": self.rows_of(images, labels)}
-        if len(replay_images):
-            rows["replay"] = self.rows_of(replay_images, replay_labels)
-        return rows
-
-    def terms(self, rows: Mapping[str, Rows], logits: Mapping[str, Tensor]) -> Losses:
-        return {f"ce_{part}": self.classify(part, logits[part], r.labels) for part, r in rows.items()}
 
     def classify(self, part: str, logits: Tensor, labels: Tensor) -> Tensor:
         if part == "stream":

@@ -66,23 +66,32 @@ class MKD(Based):
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         base = self.inner
         rows = base.rows(*base.prepare(x, y))
-        logits = {part: self.net(r.images) for part, r in rows.items()}
-        terms = base.terms(rows, logits)
-        if terms:
-            of_raw = {part: self.net(r.raw) for part, r in rows.items()}
-            with torch.no_grad():
-                taught = [{part: teacher(r.images) for part, r in rows.items()} for teacher in self.teachers]
-            kd = [
-                distillation(said[part], teacher[part], self.config.tau)
-                for teacher in taught
-                for part in rows
-                for said in (logits, of_raw)
-            ]
-            terms["kd"] = self.config.kd_lambda * torch.stack(kd).sum() / (2 * len(taught))
-            self.descend(total(terms))
+        with torch.no_grad():
+            taught = {part: [teacher(r.images) for teacher in self.teachers] for part, r in rows.items()}
+
+        def distilled(part: str, said: Tensor) -> Tensor:
+            each = [distillation(said, t, self.config.tau) for t in taught[part]]
+            return self.config.kd_lambda / (2 * len(each)) * torch.stack(each).sum()
+
+        self.optimizer.zero_grad(set_to_none=True)
+        losses: Losses = {}
+        logits, kd = {}, []
+        for part, r in rows.items():  # a backward for each forward, as in `Rehearsal.learn`
+            said = self.net(r.images)
+            terms = base.terms({part: r}, {part: said})
+            kd.append(distilled(part, said))
+            torch.autograd.backward(total(terms) + kd[-1])
+            losses |= detached(terms)
+            logits[part] = said.detach()
+        for part, r in rows.items():
+            kd.append(distilled(part, self.net(r.raw)))
+            torch.autograd.backward(kd[-1])
+        if rows:
+            self.optimizer.step()
             self.follow(self.memory.n_seen + len(x))
+            losses["kd"] = torch.stack(kd).detach().sum()
         base.keep(x, y, logits)
-        return detached(terms)
+        return losses
 
     @torch.no_grad()
     def follow(self, n_seen: int) -> None:

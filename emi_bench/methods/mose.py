@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from emi_bench.data.views import grey_crop_view
 from emi_bench.errors import UserError
 from emi_bench.losses.reverse_distillation import reverse_distillation
-from emi_bench.losses.supcon import supcon
+from emi_bench.losses.supcon import supcon_of_experts
 from emi_bench.methods.base import Losses, MethodConfig, View
 from emi_bench.methods.task_classes import TaskClasses
 from emi_bench.nets import ResNet
@@ -67,7 +67,7 @@ class MOSE(TaskClasses):
     last. A = [stream; current task's memory], later also B = [some of the stream; earlier tasks' memory].
 
     Every image comes as [image; mirror image; a view of either]; one forward of all. The first batch of a run is only
-    stored. The network needs `experts(x)` (four features), `logits` of these, `proj` (four heads) and `final`.
+    stored. The network needs `experts(x)` (four features), `logits` and `projections` of these, and `final`.
     Draws: `current`, `old` (slots), those of the view (once a step), `reservoir`; `mean.<class>` when predicting.
     """
 
@@ -78,7 +78,7 @@ class MOSE(TaskClasses):
     marker = "*"
     config_class = MOSEConfig
     config: MOSEConfig
-    _means: tuple[list[Tensor], Tensor] | None = None  # each expert's class means, and their ids, until a step
+    _means: tuple[Tensor, Tensor] | None = None  # each expert's class means, and their ids, until a step
 
     @classmethod
     def make_net(cls, config: MethodConfig, problem: Problem) -> nn.Module:
@@ -120,14 +120,12 @@ class MOSE(TaskClasses):
         rows, of_rows = self.fourfold(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
         features = self.experts.experts(rows)
-        logits = self.experts.logits(features)
-        contrast = [
-            supcon(normalised(proj(f)), of_rows, self.config.tau, lonely=True)
-            for proj, f in zip(self.experts.proj, features, strict=True)
-        ]
-        terms = {"supcon": torch.stack(contrast).sum(), "ce": self.classify(logits, of_rows, n_new)}
-        deep = self.experts.final(features[-1])
-        terms["distill"] = torch.stack([reverse_distillation(deep, f) for f in features[:-1]]).sum()
+        projections = normalised(self.experts.projections(features))
+        terms = {
+            "supcon": supcon_of_experts(projections, of_rows, self.config.tau),
+            "ce": self.classify(self.experts.logits(features), of_rows, n_new),
+            "distill": reverse_distillation(self.experts.final(features[-1]), features[:-1]),
+        }
         self.descend(torch.stack(list(terms.values())).sum())
         return {name: term.detach() for name, term in terms.items()}
 
@@ -137,32 +135,27 @@ class MOSE(TaskClasses):
         two = torch.cat([images, images.flip(3)])
         return torch.cat([two, self.view(two, self.draws)]), labels.repeat(4)
 
-    def classify(self, logits: list[Tensor], labels: Tensor, n_new: int) -> Tensor:
+    def classify(self, logits: Tensor, labels: Tensor, n_new: int) -> Tensor:
         """All rows over all classes in the first task; later twice the rows of B, and those of A among new classes."""
+        every = logits.view(len(logits), 4, -1, logits.shape[2])  # of each expert [A; B] four times
+        labels = labels.view(1, 4, -1).expand(every.shape[:3])
         if self.tasks_done == 0:
-            return torch.stack([F.cross_entropy(z, labels) for z in logits]).sum()
+            return sum_of_means(every, labels)
         columns, place = self.columns(self.new_classes)
-        row = torch.arange(len(labels)).view(4, -1)  # [A; B] four times
-        new, balanced = (part.flatten().to(self.device, non_blocking=True) for part in (row[:, :n_new], row[:, n_new:]))
-        terms = [F.cross_entropy(z[new][:, columns], place[labels[new]]) for z in logits]
-        if len(balanced):
-            terms += [2 * F.cross_entropy(z[balanced], labels[balanced]) for z in logits]
-        return torch.stack(terms).sum()
+        ce = sum_of_means(every[:, :, :n_new, columns], place[labels[:, :, :n_new]])
+        balanced = labels.shape[2] > n_new
+        return ce + 2 * sum_of_means(every[:, :, n_new:], labels[:, :, n_new:]) if balanced else ce
 
     # --- prediction ------------------------------------------------------------------------------------------------
 
-    def distances(self, features: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def distances(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Squared distances (4,n,K) of unit features to each expert's class means, and the classes (K,)."""
         if self._means is None:
             seen = self.seen or list(range(self.problem.n_classes))
-            each = [partial(self.expert_features, i) for i in range(len(features))]
-            means = [memory_means(features_of, self.memory, seen, self.draws) for features_of in each]
+            means = memory_means(lambda x: self.experts.experts(self.pixels(x)), self.memory, seen, self.draws)
             self._means = means, torch.tensor(seen, device=self.device)
         means, classes = self._means
-        return torch.stack([squared_distances(f, m) for f, m in zip(features, means, strict=True)]), classes
-
-    def expert_features(self, i: int, stored: Tensor) -> Tensor:
-        return self.experts.experts(self.pixels(stored))[i]
+        return squared_distances(features, means), classes
 
     @torch.no_grad()
     def predictions(self, x: Tensor) -> dict[str, Tensor]:
@@ -171,7 +164,7 @@ class MOSE(TaskClasses):
             if self.config.classifier == "ncm":
                 apart, classes = self.distances(features)
             else:
-                logits = torch.stack(self.experts.logits(features))
+                logits = self.experts.logits(features)
                 apart, classes = -logits, torch.arange(self.problem.n_classes, device=self.device)
         said = {f"expert {i}": classes[alone.argmin(1)] for i, alone in enumerate(apart, 1)}
         said["mixture"] = classes[apart.mean(0).argmin(1)]
@@ -183,3 +176,8 @@ class MOSE(TaskClasses):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         super().set_extra_state(state)
         self._means = None
+
+
+def sum_of_means(logits: Tensor, labels: Tensor) -> Tensor:
+    """The sum over the experts of each one's cross-entropy, (E,4,n,K) and (E,4,n): all have as many rows."""
+    return len(logits) * F.cross_entropy(logits.flatten(0, 2), labels.flatten())

@@ -64,7 +64,7 @@ class Feedback:
 
 
 @dataclass(frozen=True)
-class Prototypes:
+class ClassMeans:
     """The class prototypes of a step, which APF of the next step looks at."""
 
     classes: list[int]  #: ascending
@@ -72,7 +72,7 @@ class Prototypes:
     distances: HostCopy  #: of all pairs of rows; sent before the backward pass, read by APF a step later
 
     @classmethod
-    def of(cls, classes: list[int], means: Tensor) -> Prototypes:
+    def of(cls, classes: list[int], means: Tensor) -> ClassMeans:
         return cls(classes, means.detach(), HostCopy(pair_distances(means)))
 
 
@@ -107,7 +107,7 @@ class OnPro(MutualInformation):
     def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
         super().__init__(config, problem, **parts)
         self.batch_in_task = 0
-        self.classes_mean: Prototypes | None = None
+        self.classes_mean: ClassMeans | None = None
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         batch = self.gather(x, y, replay=self.tasks_done > 0)
@@ -146,7 +146,7 @@ class OnPro(MutualInformation):
         z = unit(net.proj(net.features(torch.cat([images, self.view_of(images)]))))
         classes, owner = self.owners(y)
         plain, augmented = (class_means(half, owner, len(classes)) for half in z.chunk(2))
-        self.classes_mean = Prototypes.of(classes, (plain + augmented) / 2)
+        self.classes_mean = ClassMeans.of(classes, (plain + augmented) / 2)
         return self.contrast(plain, augmented)
 
     def contrast(self, plain: Tensor, augmented: Tensor) -> Tensor:
@@ -193,7 +193,7 @@ class OnPro(MutualInformation):
         labels, lam = torch.stack([labels, lam]).to(self.device, non_blocking=True)
         return Feedback(mix(pool[at_a], pool[at_b], lam), labels, a, b, lam)
 
-    def close_pairs(self, last: Prototypes, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    def close_pairs(self, last: ClassMeans, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """n pairs of stored images, slots of the one and of the other, of classes with close prototypes; and lambda."""
         assert self.config.mixup_p is not None
         first: list[Tensor] = []
@@ -239,4 +239,4 @@ class OnPro(MutualInformation):
         super().set_extra_state(state)
         self.batch_in_task = state["batch_in_task"]
         kept = state["classes_mean"]
-        self.classes_mean = None if kept is None else Prototypes.of(list(kept["classes"]), kept["means"])
+        self.classes_mean = None if kept is None else ClassMeans.of(list(kept["classes"]), kept["means"])

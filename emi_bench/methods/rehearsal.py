@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +31,12 @@ class RehearsalConfig(MethodConfig):
     """What stream and replay images go through: nothing (the EMI paper), the modern papers' crop, flip, jitter and grey
     (`full`), their padded crop and flip (`partial`), or RandAugment."""
     randaugment: tuple[int, int] | None = None
-    """Number and strength (of 31) of the operations of `view: randaugment`; CCL-DC's for the data set unless given."""
+    """Number and strength (0 to 30) of the operations of `view: randaugment`; CCL-DC's of the data set unless given."""
+    per_image: bool = False
+    """Whether RandAugment's operations and the place of the padded crop are drawn for each image and not, as in the
+    modern papers, once a call."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"per_image"})
 
     def resolve(self, problem: Problem) -> Self:
         strength = self.randaugment or (randaugment_strength(problem) if self.view == "randaugment" else None)
@@ -58,9 +63,10 @@ def joined(*parts: Rows) -> Rows:
 
 
 class Rehearsal(Method):
-    """A step: gather the rows, forward each part by itself, add up the terms, descend; then the memory.
+    """A step: gather the rows, forward and backward each part by itself, one optimiser step; then the memory.
 
-    A subclass writes `rows` and `terms`. No rows, no step: the batch only enters the memory.
+    A cross-entropy of the stream and, once there is a memory, one of the replay; a subclass changes `rows`, `terms` or
+    `classify`. No rows, no step: the batch only enters the memory.
     """
 
     @classmethod
@@ -70,8 +76,9 @@ class Rehearsal(Method):
         c = config
         if c.view == "randaugment":
             assert c.randaugment is not None
-            return partial(randaugment_view, n_ops=c.randaugment[0], strength=c.randaugment[1])
-        return {"none": None, "full": full_view, "partial": partial_view}[c.view]
+            n_ops, strength = c.randaugment
+            return partial(randaugment_view, n_ops=n_ops, strength=strength, per_image=c.per_image)
+        return {"none": None, "full": full_view, "partial": partial(partial_view, per_image=c.per_image)}[c.view]
 
     def viewed(self, images: Tensor) -> Tensor:
         return images if self.view is None else self.view(images, self.draws)
@@ -81,11 +88,15 @@ class Rehearsal(Method):
 
     def rows(self, images: Tensor, labels: Tensor) -> dict[str, Rows]:
         """What a step learns from, in the order of the forwards; empty parts are left out."""
-        raise NotImplementedError
+        replay_images, replay_labels = self.replay()
+        rows = {"stream": self.rows_of(images, labels)}
+        if len(replay_images):
+            rows["replay"] = self.rows_of(replay_images, replay_labels)
+        return rows
 
     def terms(self, rows: Mapping[str, Rows], logits: Mapping[str, Tensor]) -> Losses:
-        """The loss terms of a network's logits for each part, with their weights: their sum is the loss."""
-        raise NotImplementedError
+        """The loss terms of a network's logits for some parts, with their weights: the sum over all is the loss."""
+        return {f"ce_{part}": self.classify(part, logits[part], r.labels) for part, r in rows.items()}
 
     def classify(self, part: str, logits: Tensor, labels: Tensor) -> Tensor:
         """The cross-entropy of some rows, as the method has it for this part."""
@@ -93,17 +104,28 @@ class Rehearsal(Method):
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         images, labels = self.prepare(x, y)
-        losses = self.step(images, labels)
-        self.store(x, y)
+        losses, logits = self.learn(self.rows(images, labels))
+        self.keep(x, y, logits)
         return losses
 
-    def step(self, images: Tensor, labels: Tensor) -> Losses:
-        """One optimiser step on a stream batch in network units."""
-        rows = self.rows(images, labels)
-        terms = self.terms(rows, {part: self.net(r.images) for part, r in rows.items()})
-        if terms:
-            self.descend(total(terms))
-        return detached(terms)
+    def learn(self, rows: Mapping[str, Rows]) -> tuple[Losses, dict[str, Tensor]]:
+        """One optimiser step: its terms, and what the network said of each part.
+
+        A backward for each part: its graph is gone before the next is made, and the gradients that add up are those of
+        one backward of the sum (of two parts bit for bit).
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        losses: Losses = {}
+        logits: dict[str, Tensor] = {}
+        for part, r in rows.items():
+            said = self.net(r.images)
+            terms = self.terms({part: r}, {part: said})
+            torch.autograd.backward(total(terms))
+            losses |= detached(terms)
+            logits[part] = said.detach()
+        if rows:
+            self.optimizer.step()
+        return losses, logits
 
     def keep(self, x: Tensor, y: Tensor, logits: Mapping[str, Tensor]) -> None:
         """Store a batch after its step, with what the network said of each part."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from emi_bench.data.views import diffaug
 from emi_bench.draws import Draws
 from emi_bench.errors import UserError
-from emi_bench.losses.matching import Match, Metric, matching_loss
+from emi_bench.losses.matching import Distance, Match, matching_loss
 from emi_bench.memory.summary import Summaries, SummaryMemory
 from emi_bench.methods.base import Losses, MethodConfig, View
 from emi_bench.methods.scr import SCR, SCRConfig
@@ -41,7 +41,7 @@ class SSDConfig(SCRConfig):
     """Iterations between two summarise events (authors)."""
     match: Match = "grad"
     """What is matched: the helper's gradients, its features, or the mean of both (authors)."""
-    metric: Metric = "mse"
+    metric: Distance = "mse"
     """Distance of two gradients and of two mean features: the summed squared error (authors)."""
     mem_sim_num: int = Field(10, ge=1)
     """Summaries of past tasks in the relation term (authors)."""

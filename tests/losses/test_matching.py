@@ -30,7 +30,7 @@ def images(name: str) -> Tensor:
 def test_distances_of_the_recorded_pair() -> None:
     x, y = (torch.tensor(TRACE["dist"][name]) for name in "xy")
     for metric in ("mse", "l1", "l1_mean", "cos"):
-        assert matching.METRICS[metric](x, y).item() == pytest.approx(TRACE["dist"][metric])
+        assert matching.DISTANCES[metric](x, y).item() == pytest.approx(TRACE["dist"][metric])
     assert torch.allclose(matching.euclidean(x, y), torch.tensor(TRACE["dist"]["euclidean"]), atol=1e-9)
 
 
@@ -38,7 +38,7 @@ def test_distances_of_the_recorded_pair() -> None:
 @pytest.mark.parametrize("metric", ["mse", "l1", "l1_mean", "cos"])
 def test_distances_of_inputs_that_are_not_square(case: dict[str, Any], metric: Any) -> None:
     x, y = (torch.tensor(case[name], dtype=torch.float64) for name in "xy")
-    assert matching.METRICS[metric](x, y).item() == pytest.approx(case[metric], rel=1e-9)
+    assert matching.DISTANCES[metric](x, y).item() == pytest.approx(case[metric], rel=1e-9)
 
 
 @pytest.mark.parametrize("metric", ["mse", "l1", "l1_mean", "cos"])
@@ -49,7 +49,7 @@ def test_features_are_matched_by_the_metric_too(metric: Any, past: str | None) -
     for name in ("img_real", "img_syn"):
         features = net.features(images(name))
         means.append((nn.functional.normalize(features, dim=1) if past else features).mean(0))
-    expected = matching.METRICS[metric](*(m[None] for m in means)).item()
+    expected = matching.DISTANCES[metric](*(m[None] for m in means)).item()
     loss = matching.matching_loss(
         images("img_syn"),
         images("img_real"),

@@ -110,3 +110,13 @@ def test_an_empty_memory_leaves_the_stream_alone_or_nothing(base: Any) -> None:
 def test_strength_of_the_chain_follows_the_data_set() -> None:
     assert resolve("ccl_dc", "cifar10", memory=200).config["randaugment"] == [3, 15]
     assert resolve("ccl_dc", "tinyimagenet", memory=1000).config["randaugment"] == [1, 11]
+
+
+def test_operations_are_drawn_once_for_all_rows_unless_asked_for_each() -> None:
+    x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0)).expand(30, -1, -1, -1)
+    for each in (False, True):
+        method = build(per_image=each)
+        harder = [method.chain[1](x, Draws(seed)) for seed in range(5)]
+        kinds = [len(torch.unique(out.flatten(1), dim=0)) for out in harder]
+        assert (max(kinds) == 1) != each
+    assert "per_image" not in resolve("ccl_dc", "cifar10", memory=200).identity()["config"]

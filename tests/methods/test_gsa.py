@@ -20,12 +20,15 @@ RECORDED = golden("modern_gsa")
 
 
 def test_recorded_weights_and_losses_in_float64() -> None:
-    balance = GradientBalance(6)
+    balance, twin = GradientBalance(6), GradientBalance(6)
     for step in RECORDED["steps"]:
         logits = torch.tensor(step["logits"], dtype=torch.float64, requires_grad=True)
         columns, labels = torch.arange(logits.shape[1]), torch.tensor(step["labels"])
         loss = balance(logits, labels, columns, warm=step["batch_idx"] >= 5)
         assert loss.item() == pytest.approx(step["loss_n"], abs=1e-9)
+        weights = twin.weights(logits.detach().softmax(1), labels, columns, warm=step["batch_idx"] >= 5)
+        assert weights.tolist() == pytest.approx(step["weight"], abs=1e-9)
+        assert weights[labels].tolist() == pytest.approx(step["sample_weight"], abs=1e-9)
         (grad,) = torch.autograd.grad(loss, logits)
         torch.testing.assert_close(grad, torch.tensor(step["grad_logits"], dtype=torch.float64), atol=1e-9, rtol=0)
         for name in ("cnt", "pos", "neg"):

@@ -81,6 +81,7 @@ def test_views_keep_range_and_differ_by_image_or_by_call() -> None:
         assert out.max() <= 1
         assert distinct(out) > 12
     assert {distinct(partial_view(images(), draws)) for _ in range(5)} == {2}  # one place, two mirrorings
+    assert distinct(partial_view(images(), draws, per_image=True)) > 12
     assert {distinct(randaugment_view(images(), draws, n_ops=3, strength=15)) for _ in range(5)} == {1}
     many = torch.cat([randaugment_view(images(1), draws, n_ops=3, strength=15) for _ in range(20)])
     assert distinct(many) > 15
@@ -136,7 +137,9 @@ def test_what_is_given_goes_before_the_preset() -> None:
 def test_er_keeps_its_ids() -> None:
     """Fields younger than 0.1.0 are not part of the id at their defaults."""
     identity = resolve("er", "cifar10", memory=200).identity()
-    assert not {"joint", "view", "randaugment", "ema"} & identity["config"].keys()
+    assert not {"joint", "view", "randaugment", "per_image", "ema"} & identity["config"].keys()
+    wrapped = resolve("mkd", "cifar10", memory=200).identity()["config"]
+    assert wrapped["base_config"] == {}  # so the base can grow without a new id of its wrappers
     assert resolve("er", "cifar10", memory=200, config={"view": "randaugment"}).config["randaugment"] == [3, 15]
     tiny = resolve("er", "tinyimagenet", memory=1000, config={"view": "randaugment"})
     assert tiny.config["randaugment"] == [1, 11]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from emi_bench.draws import Draws
 from emi_bench.errors import UserError
 from emi_bench.losses.reverse_distillation import reverse_distillation
-from emi_bench.losses.supcon import supcon
+from emi_bench.losses.supcon import supcon_of_experts
 from emi_bench.memory import Memory
 from emi_bench.methods.mose import MOSE, MOSEConfig
 from emi_bench.nets import ResNet
@@ -30,8 +30,11 @@ RECORDED = golden("modern_mose")
 @pytest.mark.parametrize("case", RECORDED["supcon"])
 def test_contrastive_loss(case: dict[str, Any]) -> None:
     z = torch.tensor(case["z"], dtype=torch.float64, requires_grad=True)
-    loss = supcon(F.normalize(z, dim=1), torch.tensor(case["labels"]), case["tau"], lonely=True)
+    labels, unit = torch.tensor(case["labels"]), F.normalize(z, dim=1)
+    loss = supcon_of_experts(unit[None], labels, case["tau"])
     assert loss.item() == pytest.approx(case["loss"] or 0.0, abs=1e-9)
+    both = supcon_of_experts(torch.stack([unit, unit.flip(0)]), labels, case["tau"])
+    assert both.item() == pytest.approx((loss + supcon_of_experts(unit.flip(0)[None], labels, case["tau"])).item())
     if case["loss"] is not None:
         (grad,) = torch.autograd.grad(loss, z)
         torch.testing.assert_close(grad, torch.tensor(case["grad"], dtype=torch.float64), atol=1e-9, rtol=0)
@@ -74,7 +77,7 @@ def test_forward_of_the_network() -> None:
             assert torch.equal(net.features(x), net.experts(x)[-1])
 
 
-@pytest.mark.parametrize("name", ["nf=64,C=100", "nf=20,C=10", "nf=20,C=200"])
+@pytest.mark.parametrize("name", RECORDED["parameter_counts"])
 def test_parameter_counts(name: str) -> None:
     nf, n_classes = (int(part.split("=")[1]) for part in name.split(","))
     net = ExpertNet(ResNet(nf, pooling="global"), n_classes)
@@ -93,14 +96,17 @@ class ToyExperts(nn.Module):
         self.linear = nn.ModuleList(nn.Linear(4, 4) for _ in range(4))
         self.final = nn.Linear(4, 4)
 
-    def experts(self, x: Tensor) -> list[Tensor]:
+    def experts(self, x: Tensor) -> Tensor:
         features = [x.flatten(1)]
         for layer in self.body:
             features.append(torch.tanh(layer(features[-1])))
-        return features[1:]
+        return torch.stack(features[1:])
 
-    def logits(self, features: list[Tensor]) -> list[Tensor]:
-        return [head(f) for head, f in zip(self.linear, features, strict=True)]
+    def logits(self, features: Tensor) -> Tensor:
+        return torch.stack([head(f) for head, f in zip(self.linear, features, strict=True)])
+
+    def projections(self, features: Tensor) -> Tensor:
+        return torch.stack([head(f) for head, f in zip(self.proj, features, strict=True)])
 
 
 def renamed(state: dict[str, Any]) -> dict[str, Tensor]:
@@ -158,6 +164,10 @@ def test_recorded_run_and_its_predictions_in_float64() -> None:
     order = [classes.tolist().index(c) for c in ncm["class_order"]]
     expected = torch.tensor(ncm["sq_dist"], dtype=torch.float64)
     torch.testing.assert_close(distances[:, :, order], expected, atol=1e-9, rtol=0)
+    means, _ = method._means
+    named = [[of_expert[str(c)] for c in ncm["class_order"]] for of_expert in ncm["class_means"]]
+    recorded = torch.tensor(named, dtype=torch.float64)
+    torch.testing.assert_close(means[:, order], recorded, atol=1e-9, rtol=0)
     said = method.predictions(query)
     assert said[""].tolist() == method.predict(query).tolist() == ncm["pred_mean"]
     assert said["expert 4"].tolist() == ncm["pred_last"]
@@ -187,7 +197,11 @@ def test_judged_by_the_last_expert_or_by_linear_heads() -> None:
     assert torch.equal(mixture["expert 4"], expert[""])
     assert torch.equal(mixture[""], expert["mixture"])
     with torch.no_grad(), methods[2].evaluating():
-        logits = torch.stack(methods[2].net.logits(methods[2].net.experts(methods[2].pixels(images))))
+        net = methods[2].net
+        features = net.experts(methods[2].pixels(images))
+        logits = net.logits(features)
+    for head, of_one, f in zip(net.linear, logits, features, strict=True):
+        torch.testing.assert_close(of_one, head(f))  # all in one product
     assert torch.equal(linear[""], logits.mean(0).argmax(1))
     assert torch.equal(linear["expert 1"], logits[0].argmax(1))
 
@@ -196,12 +210,12 @@ def test_shallow_features_get_no_gradient_from_the_distillation() -> None:
     net = toy_method(Draws(0)).net
     x, _ = samples(torch.float64)
     features = net.experts(x)
-    torch.autograd.backward(reverse_distillation(net.final(features[3]), features[0]))
+    torch.autograd.backward(reverse_distillation(net.final(features[3]), features[:3]))
     assert net.body[3].weight.grad.abs().sum() > 0
-    shallow = [f.detach().requires_grad_() for f in features[:3]]
-    assert reverse_distillation(net.final(features[3].detach()), shallow[0]).requires_grad
-    loss = reverse_distillation(net.final(features[3].detach()), shallow[0])
-    assert torch.autograd.grad(loss, shallow[0], allow_unused=True) == (None,)
+    shallow = features[:3].detach().requires_grad_()
+    loss = reverse_distillation(net.final(features[3].detach()), shallow)
+    assert loss.requires_grad
+    assert torch.autograd.grad(loss, shallow, allow_unused=True) == (None,)
 
 
 def test_images_that_do_not_halve_three_times_are_refused() -> None:

@@ -155,16 +155,6 @@ def test_the_projection_leaves_room_for_the_feature_slice(width: int, proj_dim: 
         OCM.build(MutualInformationConfig(proj_dim=8 * width), problem, weight_seed=0, draws=Draws(0))
 
 
-def test_a_reloaded_method_continues_identically(tmp_path: Any) -> None:
-    one = toy_ocm()
-    learn(one, slice(0, 7))
-    torch.save(one.state_dict(), tmp_path / "state.pt")
-    other = toy_ocm()
-    other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    for a, b in zip(learn(one, slice(7, 11)), learn(other, slice(7, 11)), strict=True):
-        assert a == b
-
-
 def test_recomputing_the_joint_forward_changes_nothing() -> None:
     plain, recomputed = toy_ocm(), toy_ocm(CONFIG.model_copy(update={"checkpoint_joint": True}))
     for a, b in zip(learn(plain, slice(2, 7)), learn(recomputed, slice(2, 7)), strict=True):
@@ -187,13 +177,3 @@ def test_bfloat16_autocast_stays_close_to_float32() -> None:
         for name, value in full.items():
             assert half[name].dtype == torch.float32
             assert half[name].item() == pytest.approx(value.item(), rel=0.05, abs=0.05), name
-
-
-def test_short_batches_and_a_memory_smaller_than_a_batch() -> None:
-    problem = Problem("digits", n_classes=3, n_tasks=3, image_size=8, memory=2, replay_batch=64, width=2)
-    method = OCM.build(MutualInformationConfig(), problem, weight_seed=0, draws=Draws(0))
-    for c in range(3):
-        for n in (4, 1):
-            assert all(value.isfinite() for value in method.observe(*digits_batch(n, (c,))).values())
-        method.end_task()
-    assert method.predict(digits_batch(3, (0,))[0]).shape == (3,)

@@ -114,15 +114,6 @@ def test_predicts_only_seen_classes() -> None:
     assert set(method.predict(images).tolist()) == {5}
 
 
-def test_seen_classes_survive_a_checkpoint() -> None:
-    method = small_method()
-    method.observe(*batch([4, 1, 1, 4]))
-    other = small_method()
-    other.load_state_dict(method.state_dict())
-    images, _ = batch([0] * 30, 5)
-    assert torch.equal(other.predict(images), method.predict(images))
-
-
 @pytest.mark.parametrize("memory", [0, 1, 3])
 def test_a_memory_smaller_than_a_batch_serves(memory: int) -> None:
     method = small_method(memory=memory)

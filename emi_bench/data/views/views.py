@@ -69,13 +69,13 @@ def _kornia_view(images: Tensor, draws: Draws, family: tuple[ColourOp, ...]) -> 
     return grey_where(out, gray)
 
 
-def partial_view(images: Tensor, draws: Draws) -> Tensor:
+def partial_view(images: Tensor, draws: Draws, *, per_image: bool = False) -> Tensor:
     """`partial` of the modern papers: a frame of 4 pixels (an eighth of smaller images), cropped back at **one** place
-    for all images of the call; flip 0.5 an image. The frame is black for images in 0-1.
+    for all images of the call, or `per_image`; flip 0.5 an image. The frame is black for images in 0-1.
 
-    Draws: view.pad.y, view.pad.x (one integer each), flip.
+    Draws: view.pad.y, view.pad.x (one integer each, or n), flip.
     """
-    return pad_crop_flip(images, draws, padding=min(4, images.shape[-1] // 8), together=True)
+    return pad_crop_flip(images, draws, padding=min(4, images.shape[-1] // 8), together=not per_image)
 
 
 def crop_view(images: Tensor, draws: Draws) -> Tensor:
