@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from emi_bench.errors import UserError, line_in
 
@@ -57,11 +56,14 @@ class SourceFile:
         return self.at((node or self._class).lineno)
 
     def attribute(self, path: str) -> str:
-        """Where `self.NAME` of a path `self.NAME...`, or a name of the class or the file, is first written."""
-        name = re.split(r"[.\[]", path.partition(".")[2] or path)[0]
-        start = self._class.lineno if path.startswith("self.") else 1
-        lines = self.text.splitlines()
-        return self.at(next((n for n, line in enumerate(lines, 1) if n >= start and _names(name, line)), start))
+        """Where NAME of a path `self.NAME...`, `CLASS.NAME...` or `NAME...` of the file is first written."""
+        owner, _, below = path.partition(".")
+        holder = self._class if owner == "self" else self._classes.get(owner)
+        name = re.split(r"[.\[<]", below if holder else path)[0]
+        start = holder.lineno if holder else 1
+        lines = enumerate(self.text.splitlines(), 1)
+        line = next((n for n, line in lines if n >= start and _names(name, line)), None)
+        return self.at(line) if line else self.function(name)
 
     def calls(self, *prefixes: str) -> list[tuple[str, str]]:
         """Calls of functions whose dotted name begins so, each with its place."""
@@ -94,9 +96,12 @@ class SourceFile:
             raise Failure(f"{words}: {told}", where, "".join(traceback.format_exception(e))) from e
 
     @property
-    def _class(self) -> Any:
-        classes = (n for n in ast.walk(ast.parse(self.text)) if isinstance(n, ast.ClassDef))
-        return next(n for n in classes if n.name == self.cls.__name__)
+    def _class(self) -> ast.ClassDef:
+        return self._classes[self.cls.__name__]
+
+    @property
+    def _classes(self) -> dict[str, ast.ClassDef]:
+        return {n.name: n for n in ast.walk(ast.parse(self.text)) if isinstance(n, ast.ClassDef)}
 
 
 def _names(name: str, line: str) -> bool:

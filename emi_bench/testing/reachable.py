@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import FunctionType, MethodType, ModuleType
+from inspect import signature
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,17 @@ def _below(where: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((where, part) for part in (value.args, value.keywords))
     elif isinstance(value, MethodType):
         yield where, value.__self__
+    elif isinstance(value, (staticmethod, classmethod)):
+        yield where, value.__func__
     elif isinstance(value, FunctionType):
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        yield from ((f"{where}<{name}>", cell.cell_contents) for name, cell in cells)
+        closed = {name: cell.cell_contents for name, cell in cells if cell != CellType()}  # not those still empty
+        defaults = {n: p.default for n, p in signature(value, follow_wrapped=False).parameters.items()}
+        yield from ((f"{where}<{name}>", item) for name, item in (closed | defaults | vars(value)).items())
     else:
-        attributes = dict(getattr(value, "__dict__", {}))
+        slots = (name for base in type(value).__mro__ for name in vars(base).get("__slots__", ()))
+        attributes = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+        attributes |= getattr(value, "__dict__", {})
         if isinstance(value, nn.Module):
             attributes |= attributes.pop("_parameters") | attributes.pop("_buffers") | attributes.pop("_modules")
         yield from ((f"{where}.{name}", item) for name, item in attributes.items())

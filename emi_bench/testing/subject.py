@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -176,16 +177,17 @@ def _look_at_memory(walk: Walk, source: SourceFile, method: Method) -> None:
 def _known_images(method: Method, x: Tensor) -> dict[bytes, int]:
     """The stream's images by their bytes, as they come and as the network reads them."""
     known: dict[bytes, int] = {}
-    for form in (x, x.float() / 255, method.pixels(x)):
-        known |= {image.contiguous().numpy().tobytes(): i for i, image in enumerate(form)}
+    for form in (x, x.float(), x.float() / 255, method.pixels(x)):
+        for images in (form, form.permute(0, 2, 3, 1)):
+            known |= {image.contiguous().numpy().tobytes(): i for i, image in enumerate(images)}
     return known
 
 
 def _look_for_samples(walk: Walk, source: SourceFile, method: Method, known: dict[bytes, int], x: Tensor) -> None:
     pixels = x[0].numel()
     found = images_within(method, "self", known, pixels)
-    for name, value in vars(type(method)).items():  # shared by all objects of the class
-        found |= images_within(value, name, known, pixels)
+    for path, value in _shared(type(method)):
+        found = images_within(value, path, known, pixels) | found
     now = images_within([x], "x", known, pixels)
     kept = {i: path for i, path in found.items() if i not in now}
     outside = {i: path for i, path in kept.items() if not path.startswith("self.memory.")}
@@ -194,6 +196,17 @@ def _look_for_samples(walk: Walk, source: SourceFile, method: Method, known: dic
         path = next(iter(outside.values()))
         told = f"{len(outside)} images of the stream are kept in {path.partition('[')[0]}, outside the memory"
         walk.note("kept", f"{told}, {len(kept)} in all where {limit} are allowed", source.attribute(path))
+
+
+def _shared(cls: type[Method]) -> Iterator[tuple[str, Any]]:
+    """What all objects of a class share: names of the classes it is made of, and of the files these are written in."""
+    classes = [c for c in cls.__mro__ if issubclass(c, Method)]
+    for module in {c.__module__: sys.modules[c.__module__] for c in classes}.values():
+        inside = [c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__]
+        classes += [c for c in inside if c not in classes]
+        yield from ((name, value) for name, value in vars(module).items() if not name.startswith("__"))
+    for c in classes:
+        yield from ((f"{c.__name__}.{name}", value) for name, value in vars(c).items())
 
 
 def _look_at_predictions(walk: Walk, source: SourceFile, method: Method, x: Tensor) -> None:

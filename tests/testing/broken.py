@@ -105,6 +105,39 @@ BROKEN = {
     ),
     "never returns": Broken("steps", "no end", step("        while True:\n            time.sleep(0.01)  # HERE\n")),
     # Beyond the twelve: the other promises.
+    "keeps samples in a global": Broken(
+        "kept samples",
+        "are kept in EVERY, outside the memory",
+        step("        EVERY.append(x)\n").replace("\n\nclass", "\nEVERY = []  # HERE\n\n\nclass"),
+    ),
+    "keeps samples in a global's attribute": Broken(
+        "kept samples",
+        "are kept in KEPT.rows, outside the memory",
+        step("        KEPT.rows.append(x.permute(0, 2, 3, 1))\n").replace(
+            "\n\nclass",
+            "\n\nclass Kept:\n    __slots__ = ('rows',)\n\n\nKEPT = Kept()  # HERE\nKEPT.rows = []\n\n\nclass",
+        ),
+    ),
+    "keeps samples in a default": Broken(
+        "kept samples",
+        "are kept in Mine.observe<kept>, outside the memory",
+        step("        kept.append(x.float())\n").replace("(self, x, y):", "(self, x, y, kept=[]):  # HERE"),
+    ),
+    "keeps samples in its class": Broken(
+        "kept samples",
+        "are kept in Mine.every, outside the memory",
+        step("        self.every.append(x)\n").replace(HEAD, HEAD + "    every = []  # HERE\n"),
+    ),
+    "keeps samples in another class": Broken(
+        "kept samples",
+        "are kept in Kept.rows, outside the memory",
+        step("        Kept.rows.append(x)\n").replace("\n\nclass", "\n\nclass Kept:\n    rows = []  # HERE\n\n\nclass"),
+    ),
+    "a loss that is not a number": Broken(
+        "finite",
+        "the loss term 'ce' is nan",
+        here(HEAD + BODY.replace("loss.detach()", "loss.detach() * float('nan')")),
+    ),
     "learns nothing": Broken("learns", "it learns nothing", here(trained("        self.descend(loss * 0)\n"))),
     "exceeds its memory": Broken(
         "memory",
@@ -128,6 +161,15 @@ BROKEN = {
     ),
     "breaks on the last short batch": Broken(
         "short batch", "a batch of 1: AssertionError", step("        assert len(x) > 1  # HERE\n")
+    ),
+    "breaks in bf16": Broken(
+        "bf16",
+        "it breaks in bf16: RuntimeError: index_add_",
+        trained(
+            "        rows, logits = torch.arange(len(x)), self.net(images)\n"
+            "        torch.zeros(len(x), logits.shape[1]).index_add_(0, rows, logits)  # HERE\n"
+            "        self.descend(loss)\n"
+        ),
     ),
     "breaks on one class a task": Broken(
         "one class", "with tasks of one class", step("        assert y.unique().numel() > 1 or len(x) == 1  # HERE\n")
