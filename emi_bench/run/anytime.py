@@ -14,7 +14,7 @@ from emi_bench.run.spec import Anytime
 from emi_bench.seeds import seed_for
 
 
-class Watcher:
+class CurveWatcher:
     """Of one run: whose curve, on which test images (the same for every method of a seed), and where its rows go."""
 
     def __init__(self, rows: list[list[Any]], method: Method, stream: Stream, test: TestSet, asked: Anytime) -> None:
@@ -25,20 +25,20 @@ class Watcher:
         for t, classes in enumerate(stream.tasks):
             self.task_of[classes] = t
 
-    def of_task(self, task: int, before: Sequence[Sequence[slice]], batches: Sequence[slice]) -> Curve:
+    def of_task(self, task: int, before: Sequence[Sequence[slice]], batches: Sequence[slice]) -> TaskCurve:
         """The curve of a task (from 1), given the batches of those before it and its own."""
         begun = sum(b[-1].stop for b in before)
-        return Curve(self, task, sum(map(len, before)), [begun, *(begun + b.stop for b in batches)])
+        return TaskCurve(self, task, sum(map(len, before)), [begun, *(begun + b.stop for b in batches)])
 
 
-class Curve:
+class TaskCurve:
     """The points of one task: after every so many of its steps, and after its end. Rows are those of `result.CURVE`.
 
     Steps and samples count from the beginning of the stream, tasks from 1. `into` has, at the end of a task, for each
     task the number of images that were taken for one of its classes; it is None at other points.
     """
 
-    def __init__(self, watcher: Watcher, task: int, first_step: int, samples: list[int]) -> None:
+    def __init__(self, watcher: CurveWatcher, task: int, first_step: int, samples: list[int]) -> None:
         self.watcher, self.task, self.first_step = watcher, task, first_step
         self.samples = samples  #: of the stream, seen after k steps of the task
 

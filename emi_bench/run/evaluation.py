@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from emi_bench.data.stream import TestSet
+from emi_bench.errors import UserError
 from emi_bench.methods import Method
 
 LARGEST = 512
@@ -28,7 +32,7 @@ def evaluate(method: Method, test: TestSet, n_tasks: int, others: dict[str, list
     """
     end = test.ends[n_tasks - 1]
     size = eval_batch(test.x.device, test.x.shape[-1])
-    said = [method.predictions(x) for x in torch.split(test.x[:end], size)]
+    said = [_class_ids(method, method.predictions(x), len(x)) for x in torch.split(test.x[:end], size)]
     ids = torch.stack([torch.cat([s[name] for s in said]) for name in said[0]])
     total = torch.nn.functional.pad((ids == test.y[:end]).cumsum(1), (1, 0)).cpu()
     ends = torch.tensor([0, *test.ends[:n_tasks]])
@@ -39,6 +43,20 @@ def evaluate(method: Method, test: TestSet, n_tasks: int, others: dict[str, list
     if others is not None:
         others.update(accuracies)
     return judged
+
+
+def _class_ids(method: Method, said: dict[str, Tensor], n: int) -> dict[str, Tensor]:
+    """What a method predicts for n images; of another form it would be compared with the labels all the same."""
+    for ids in said.values():
+        if not isinstance(ids, Tensor) or ids.shape != (n,) or ids.dtype != torch.int64:
+            told = f"{ids.dtype} of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
+            code = inspect.unwrap(type(method).predict).__code__
+            raise UserError(
+                f"{code.co_filename}:{code.co_firstlineno}: predict of {method.name} gives {told} for {n} images",
+                hint=f"class ids are wanted: torch.int64 of shape ({n},), as argmax(1) gives them; `emi-bench check` "
+                "tells what else",
+            )
+    return said
 
 
 class EvalWindow:

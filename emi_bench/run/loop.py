@@ -19,7 +19,7 @@ from emi_bench.data.stream import LastBatch, Stream, TestSet, cut
 from emi_bench.draws import Draws
 from emi_bench.methods import Method, get_method
 from emi_bench.methods.ema import averaged_where_asked
-from emi_bench.run.anytime import Watcher
+from emi_bench.run.anytime import CurveWatcher
 from emi_bench.run.checkpoint import Checkpoint, State, UnusableCheckpoint
 from emi_bench.run.evaluation import EvalWindow
 from emi_bench.run.features import extract_features
@@ -102,7 +102,7 @@ def run(
 
     blur = spec.protocol.blur if spec.protocol.stream == "blurry" else None
     plan = phases(method, stream, spec.protocol.batch, spec.protocol.last_batch, blur)
-    watcher = Watcher(state.curve, method, stream, test, spec.anytime) if spec.anytime else None
+    watcher = CurveWatcher(state.curve, method, stream, test, spec.anytime) if spec.anytime else None
     while state.phase < len(plan):
         phase = plan[state.phase]
         seen = spec.n_tasks if method.joint else len(state.matrix) + 1

@@ -186,8 +186,7 @@ def _sized(asked: Anytime, info: DataInfo) -> Anytime:
 
 
 def _left_out(model: type[MethodConfig], constants: dict[str, Any], usual: dict[str, Any]) -> frozenset[str]:
-    added = frozenset().union(*(vars(c).get("added", ()) for c in model.__mro__))  # each class names its own
-    return model.cosmetic | {k for k in added if constants[k] == usual[k]}
+    return model.cosmetic | {k for k in model.younger() if constants[k] == usual[k]}
 
 
 def _whole(info: DataInfo, protocol: Protocol) -> dict[str, None]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from emi_bench.errors import UserError
 from emi_bench.facts import Facts
-from emi_bench.problem import REDUCED_RESNET18
+from emi_bench.problem import Problem
 from emi_bench.registry import did_you_mean
 
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ class Protocol(BaseModel):
 
     n_tasks: int | None = Field(None, ge=1)
     """Tasks the classes are split into; the data set's unless given."""
-    batch: int = Field(10, ge=1)
+    batch: int = Field(Problem.batch, ge=1)
     """Stream samples a step."""
-    replay_batch: int = Field(64, ge=1)
+    replay_batch: int = Field(Problem.replay_batch, ge=1)
     """Memory samples a step."""
-    width: int = Field(20, ge=1)
+    width: int = Field(Problem.width, ge=1)
     """nf of the reduced ResNet-18."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Networks in bfloat16 autocast (losses stay in fp32) or everything in fp32."""
-    reservoir: Literal["batched", "textbook"] = "batched"
+    reservoir: Literal["batched", "textbook"] = Problem.reservoir
     """The replay papers' reservoir or Vitter's."""
     class_order: Literal["seed", "natural"] = "seed"
     """Classes in an order drawn from the seed, or 0, 1, 2 ..."""
@@ -84,7 +84,7 @@ class Protocol(BaseModel):
     preset: Literal["emi", "modern"] = "emi"
     """The EMI paper's protocol, or that of the papers after it (full width, AdamW, views): it stands for other defaults
     of these fields and of each method's constants, and is not itself part of a run's id."""
-    backbone: str = REDUCED_RESNET18
+    backbone: str = Problem.backbone
     """Network under the method's heads: the reduced ResNet-18, `resnet18_imagenet`, or a plugin's by its name."""
     tasks: str | None = None
     """Tasks as lists of classes, by name or number, in the order of the stream: [[cat, dog], [car, truck, ship]].

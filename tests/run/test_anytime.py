@@ -55,7 +55,12 @@ def assert_same(a: Any, b: Any) -> None:
         assert a == b
 
 
-@pytest.mark.parametrize("method", method_names())
+#: Of each way to predict one, and those without a curve; `make test-all` asks every method.
+QUICK = {"er", "scr", "emi", "ccl_dc", "gdumb", "offline"}
+METHODS = [pytest.param(m, marks=[] if m in QUICK else [pytest.mark.slow]) for m in method_names()]
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_watching_changes_nothing(method: str) -> None:
     kept: dict[bool, list[Checkpoint]] = {True: [], False: []}
     results = {}

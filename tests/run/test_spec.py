@@ -78,6 +78,7 @@ def test_the_methods_version_is_part_of_the_id(monkeypatch: pytest.MonkeyPatch) 
     ("arguments", "says", "hint"),
     [
         ({"method": "erm"}, "unknown method 'erm'", "Did you mean er"),
+        ({"method": "mine"}, "unknown method 'mine'", "with --plugin FILE.py"),
         ({"dataset": "cifar1"}, "unknown data set 'cifar1'", "cifar10"),
         ({"memory": 0}, "er needs a memory", "--memory"),
         ({"memory": -3}, "negative", "--memory"),

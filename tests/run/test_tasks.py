@@ -104,6 +104,7 @@ def test_the_memory_needs_a_place_for_each_class_that_comes() -> None:
         resolve("er", "digits", memory=3, protocol={"tasks": [[0, 1], [2, 3]]})
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", method_names())
 def test_every_method_copes_with_tasks_of_different_sizes(name: str) -> None:
     spec = asked(UNEQUAL, name, "six", config=SHORT.get(name))
