@@ -54,7 +54,9 @@ def guarded(work: Callable[[], None], words: list[str]) -> None:
             orderly = pipe.read(1) == b"!"
         if orderly or code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
             sys.exit(code)
-        print(f"Ray went down and took the sweep with it (exit code {code}). Finished tasks are kept.", file=sys.stderr)
+        killed = code == 128 + signal.SIGKILL
+        what = "the sweep's process was killed" if killed else "Ray went down and took the sweep with it"
+        print(f"{what} (exit code {code}). Finished tasks are kept.", file=sys.stderr)
         if local and time + 1 < TIMES:
             print("starting a new Ray and going on", file=sys.stderr)
     print(f"go on with: {again}\n  or without Ray, one run at a time: {again} --executor inline", file=sys.stderr)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -12,9 +11,6 @@ from rich.console import Console
 from emi_bench.cli.options import Results
 from emi_bench.errors import UserError
 from emi_bench.terminal import say
-
-if TYPE_CHECKING:
-    from emi_bench.store import Store
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
@@ -35,8 +31,9 @@ def clean(
     """Clear what killed processes left: temporary files, dead claims, checkpoints of finished runs. Nothing of a living
     run. A sweep does the same when it starts and when it ends."""
     from emi_bench.store.leftovers import clear, clear_scratch, leftovers, scratch
+    from emi_bench.sweep.status import existing
 
-    console, store = Console(), _there(results)
+    console, store = Console(), existing(results)
     kept, folders = leftovers(store), scratch()
     for leftover in [*kept, *folders]:
         say(console, f"{leftover.path} ({leftover.why})")
@@ -63,13 +60,15 @@ def release(
     """Take runs from processes that hold them and do not advance; another sweep, or the same, may then run them. A
     holder that still lives stops at its next step, with its finished tasks kept."""
     from emi_bench.store.leases import holder
+    from emi_bench.sweep.grammar import parse_time
+    from emi_bench.sweep.status import existing
 
     if bool(run_id) == bool(older_than):
         raise UserError("release takes a RUN_ID or --older-than", hint="`emi-bench status` shows who holds what")
-    console, claims = Console(), _there(results).claims
+    console, claims = Console(), existing(results).claims
     held = claims.live()
     if older_than:
-        since = time.time() - _seconds(older_than)
+        since = time.time() - parse_time("--older-than", older_than)
         chosen = [c for c in held.values() if c.started < since]
     else:
         chosen = [c for c in held.values() if c.run_id.startswith(run_id)]
@@ -82,21 +81,3 @@ def release(
         if not dry_run:
             claims.revoke(claim.run_id)
     say(console, f"{len(chosen)} {'would be released' if dry_run else 'released'}")
-
-
-def _there(results: str) -> Store:
-    from emi_bench.store import Store
-
-    store = Store(results)
-    if not store.files.remote and not Path(store.files.base).is_dir():
-        raise UserError(f"there are no results at {store.files.uri}", hint="say where they are with --results DIR")
-    return store
-
-
-def _seconds(text: str) -> float:
-    from emi_bench.sweep.grammar import seconds_of
-
-    try:
-        return float(seconds_of(text))
-    except ValueError:
-        raise UserError(f"'{text}' is not a time", hint="write it as 30s, 90m, 6h or 2d") from None

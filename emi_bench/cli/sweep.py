@@ -108,7 +108,8 @@ def sweep(
     ] = PATIENCE,
 ) -> None:
     from emi_bench.sweep.asked import Asked
-    from emi_bench.sweep.plan import parse_shard, parse_time
+    from emi_bench.sweep.grammar import parse_time
+    from emi_bench.sweep.plan import parse_shard
 
     asked = Asked(
         file,
@@ -124,7 +125,7 @@ def sweep(
         autoscaling=autoscaling,
         fail_fast=fail_fast,
         shard=parse_shard(shard) if shard is not None else None,
-        time=parse_time(time) if time is not None else None,
+        time=parse_time("--time", time) if time is not None else None,
         log=log,
         claim_seconds=claim_seconds,
         patience=patience,

@@ -7,34 +7,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from emi_bench.store.reading import Unreadable, read_curve
+from emi_bench.store.features import side_reader
+from emi_bench.store.reading import read_curve
 from emi_bench.store.schema import CURVE_SCHEMA
-from emi_bench.store.store import Store, anytime_path
+from emi_bench.store.store import anytime_path
 
 #: What says whose curve it is.
 OF_RUN = ["run_id", "cell_id", "method", "variant", "dataset", "n_tasks", "memory", "seed"]
 
 
 def curve_reader(path: str | Path = "results") -> Callable[[str], pd.DataFrame | None]:
-    """A function from a run's id to its points (columns of `run.result.CURVE`), or to None where it was not watched.
-    The store is listed once; a damaged file is named and left."""
-    store = Store(path)
-    beside = store.beside()
-
-    def read(run_id: str) -> pd.DataFrame | None:
-        where = anytime_path(run_id)
-        content = store.files.read(where) if where in beside else None
-        if content is None:
-            return None
-        try:
-            points: pd.DataFrame = read_curve(content).to_pandas()
-        except Unreadable as e:
-            beside.discard(where)
-            store.warn_damaged(where, str(e))
-            return None
-        return points
-
-    return read
+    """From a run's id to its points: columns of `run.result.CURVE`."""
+    return side_reader(path, anytime_path, read_curve)
 
 
 def load_anytime(path: str | Path = "results") -> pd.DataFrame:

@@ -10,18 +10,16 @@ import contextlib
 import json
 import re
 import shutil
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from emi_bench.run.checkpoint import UnusableCheckpoint, about_checkpoint
 from emi_bench.store import failures, leases
-from emi_bench.store.processes import mentioned, surely_dead
+from emi_bench.store.processes import mentioned, places, surely_dead
 from emi_bench.store.store import CHECKPOINTS, Store, anytime_path, feature_path
 
 GRACE = 3600.0  # seconds after which a temporary file of another machine is nobody's: no write takes so long
-SCRATCH = "emi-tune-"  #: folders of Tune's in the place for temporary files, with the tag of their driver
+SCRATCH = "emi-"  #: folders of Ray's and Tune's in places for temporary files, with the tag of their driver
 _RUN = re.compile(r"[0-9a-f]{64}")
 
 
@@ -65,11 +63,10 @@ def clear(store: Store, found: list[Leftover]) -> None:
 
 
 def scratch() -> list[Leftover]:
-    """Folders of Tune's on this machine whose driver is gone, and its workers with it: they may outlive it a while."""
-    folders = [p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith(SCRATCH)]
-    dead = [p for p in folders if surely_dead(p.name)]
-    used = mentioned([str(p) for p in dead])
-    return [Leftover(str(p), "its sweep is gone") for p in dead if str(p) not in used]
+    """Folders on this machine whose driver is gone, and its workers with it: they may outlive it a while."""
+    dead = [str(p) for place in places() for p in place.glob(f"{SCRATCH}*") if surely_dead(p.name)]
+    used = mentioned(dead)
+    return [Leftover(path, "its sweep is gone") for path in dead if path not in used]
 
 
 def clear_scratch(found: list[Leftover]) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import socket
+import tempfile
 import uuid
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,11 @@ def _machine() -> str:
 def tag() -> str:
     """A part of a file's name that says whose it is: `<machine>-<process>-<any>`."""
     return f"{_machine()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def places() -> list[Path]:
+    """Where folders may be made that last as long as a process, the first choice first."""
+    return list(dict.fromkeys(map(Path, (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm", str(Path.home())))))
 
 
 def surely_dead(name: str) -> bool:

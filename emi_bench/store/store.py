@@ -53,10 +53,6 @@ class Store:
         found = ((_RESULT.search(path), path) for path in self.files.list(hidden=False))
         return {match[1]: path for match, path in found if match and self._sound(path)}
 
-    def featured(self) -> set[str]:
-        """Ids of the runs whose features are there."""
-        return {p.rpartition("/")[2].removesuffix(".parquet") for p in self.files.list(FEATURES, recursive=False)}
-
     def beside(self) -> set[str]:
         """The files that runs left beside their results: features, and accuracy while the stream ran."""
         return {p for folder in (FEATURES, ANYTIME) for p in self.files.list(folder, recursive=False)}

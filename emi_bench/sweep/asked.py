@@ -42,24 +42,23 @@ class Asked:
 
     def told(self, command: str) -> str:
         """A command on the same sweep in the same places."""
-        return typed(command, sweep_word(self.file), **self._places(), data_root=self.data_root, plugin=self.plugins)
+        places = {"results": self.results, "data_root": self.data_root}
+        return typed(command, sweep_word(self.file), **places, plugin=self.plugins)
 
     def failures(self) -> str:
         """The command that shows the tracebacks."""
-        return typed("failures", **self._places())
-
-    def _places(self) -> dict[str, Any]:
-        return {"results": self.results if self.results != Asked.results else None}
+        return typed("failures", results=self.results)
 
 
 def typed(*words: object, **options: Any) -> str:
-    """A command as a user types it; options that are None or empty are left out, those of lists repeated.
+    """A command as a user types it; options that are None, empty or the usual place are left out, lists repeated.
 
-    >>> typed("sweep", Path("my file.yaml"), only=["a=1", "b=2"], data_root="here", limit=None)
+    >>> typed("sweep", Path("my file.yaml"), only=["a=1", "b=2"], data_root="here", limit=None, results="results")
     "emi-bench sweep 'my file.yaml' --only a=1 --only b=2 --data-root here"
     """
     told = ["emi-bench", *map(str, words)]
     for name, value in options.items():
-        for one in value if isinstance(value, list) else [] if value is None else [value]:
-            told += [f"--{name.replace('_', '-')}", str(one)]
+        for one in value if isinstance(value, list) else [value]:
+            if one is not None and (name, one) != ("results", Asked.results):
+                told += [f"--{name.replace('_', '-')}", str(one)]
     return shlex.join(told)

@@ -16,6 +16,7 @@ from emi_bench.methods import get_method
 from emi_bench.run.execute import execute
 from emi_bench.run.loop import Progress
 from emi_bench.run.spec import RunSpec
+from emi_bench.store import Store
 from emi_bench.store.defaults import TTL
 from emi_bench.store.failures import Failures, one_line
 from emi_bench.store.leases import ClaimLost, Lease
@@ -47,10 +48,7 @@ def run_cell(
     def record(error: Exception) -> Outcome:
         log.line(f"failed after {duration(time.perf_counter() - began)}: {one_line(error)}")
         log.save()
-        again = spec.command(
-            results=store.files.uri, data_root=data_root, device=request.where, threads=request.threads
-        )
-        return _record(spec, store, error, sweep, again, began)
+        return _record(spec, store, error, sweep, repeating(spec, store, request, data_root), began)
 
     try:
         with Lease(store.files, spec.run_id, owner=owner, label=spec.label, sweep=sweep, ttl=ttl) as lease:
@@ -117,9 +115,14 @@ def _too_long(limit: float) -> UserError:
 def give_up(spec: RunSpec, store: PatientStore, request: Request, sweep: str, data_root: Path | None) -> Outcome:
     """Write down that a run is over its time and does not answer."""
     limit = request.time or 0.0
-    again = spec.command(results=store.files.uri, data_root=data_root, device=request.where, threads=request.threads)
     error = UserError(f"the run took longer than {duration(limit)}, its limit, and did not answer")
+    again = repeating(spec, store, request, data_root)
     return _record(spec, store, error, sweep, again, time.perf_counter() - limit)
+
+
+def repeating(spec: RunSpec, store: Store, request: Request, data_root: Path | None) -> str:
+    """The command that does a run of a sweep alone, in the same places."""
+    return spec.command(results=store.files.uri, data_root=data_root, device=request.where, threads=request.threads)
 
 
 def _same_code(spec: RunSpec) -> None:

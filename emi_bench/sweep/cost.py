@@ -84,7 +84,7 @@ def model_peak(spec: RunSpec) -> float:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RunCost:
     """`seconds` of one run; `measured` where runs that differ only in the seed are in the store."""
 
     seconds: float
@@ -98,7 +98,7 @@ class Costs:
     def __init__(self, store: Store, cells: Iterable[Cell], results: dict[str, str] | None = None) -> None:
         self._known: dict[tuple[str, bool], list[tuple[float, int]]] = defaultdict(list)
         ratios: dict[tuple[str, bool], list[float]] = defaultdict(list)
-        self._cache: dict[tuple[str, bool], Estimate] = {}
+        self._cache: dict[tuple[str, bool], RunCost] = {}
         wanted = {Store.path(c.spec).rpartition("/")[0] for c in cells}
         for spec, seconds, peak, gpu in _sample(store, wanted, store.results() if results is None else results):
             self._known[spec.cell_id, gpu].append((seconds, peak))
@@ -107,20 +107,20 @@ class Costs:
             ratios["", gpu].append(ratio)
         self._ratio = {key: statistics.median(values) for key, values in ratios.items()}
 
-    def of(self, cell: Cell, gpu: bool) -> Estimate:
+    def of(self, cell: Cell, gpu: bool) -> RunCost:
         """What a cell costs on a card or on a CPU."""
         key = cell.cell_id, gpu
         if key not in self._cache:
             self._cache[key] = self._estimate(cell.spec, gpu)
         return self._cache[key]
 
-    def _estimate(self, spec: RunSpec, gpu: bool) -> Estimate:
+    def _estimate(self, spec: RunSpec, gpu: bool) -> RunCost:
         known = self._known.get((spec.cell_id, gpu))
         if known:
             seconds = statistics.median(s for s, _ in known)
-            return Estimate(seconds, True, max(peak for _, peak in known) if gpu else model_peak(spec))
+            return RunCost(seconds, True, max(peak for _, peak in known) if gpu else model_peak(spec))
         ratio = self._ratio.get((spec.method, gpu), self._ratio.get(("", gpu), 1.0))
-        return Estimate(ratio * model_seconds(spec, gpu), False, model_peak(spec))
+        return RunCost(ratio * model_seconds(spec, gpu), False, model_peak(spec))
 
 
 def _sample(store: Store, folders: set[str], results: dict[str, str]) -> Iterable[tuple[RunSpec, float, int, bool]]:

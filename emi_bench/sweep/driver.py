@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +22,7 @@ from emi_bench.store.failures import Failures
 from emi_bench.store.leftovers import tidy
 from emi_bench.store.patient import PatientStore
 from emi_bench.sweep.asked import Asked
+from emi_bench.sweep.cell import repeating
 from emi_bench.sweep.cost import Costs
 from emi_bench.sweep.executors.choice import make_executor
 from emi_bench.sweep.executors.protocol import Executor
@@ -75,11 +75,11 @@ def run_sweep(console: Console, asked: Asked) -> int:
             _open(store)
             seconds = {c.run_id: costs.of(c, requests[c.run_id].gpu > 0).seconds for c in to_run}
             live = asked.executor != "inline"  # a breakpoint wants the terminal for itself
-            display = make_display(console, plan, seconds, live=live)
+            shown = display = make_display(console, plan, seconds, live=live)
             display.slots = slots(requests.values(), cluster, executor.at_most or asked.max_concurrent)
             display.measured = all(costs.of(c, requests[c.run_id].gpu > 0).measured for c in to_run)
             display.starting = executor.starting
-            store.files.on_wait = partial(_say_waiting, display)
+            store.files.on_wait = lambda why: shown.note(f"waiting for the results: {why}")
             say(console, f"on {cluster}: {display.slots} at a time, about {display.eta()}")
             executor.start(min(len(to_run), display.slots))
             keys = dict.fromkeys(c.spec.data_key for c in to_run)
@@ -182,14 +182,11 @@ class Driver:
         if outcome.state == "lost" and self.store.done(cell.spec):
             outcome = Outcome("present")  # it died after its work was done
         if outcome.state == "lost":  # nobody else is left to write it down
-            request, files = self.requests[cell.run_id], self.store.files
-            again = cell.spec.command(
-                results=files.uri, data_root=self.asked.data_root, device=request.where, threads=request.threads
-            )
+            again = repeating(cell.spec, self.store, self.requests[cell.run_id], self.asked.data_root)
             outcome = replace(outcome, command=again)
             with contextlib.suppress(OSError):
-                why = WorkerLost(outcome.error)
-                Failures(files).record(cell.spec, why, outcome.trace or outcome.error, self.sweep.name, again)
+                why, trace = WorkerLost(outcome.error), outcome.trace or outcome.error
+                Failures(self.store.files).record(cell.spec, why, trace, self.sweep.name, again)
         self.outcomes[cell.run_id] = outcome
         self.display.ended(cell, outcome)
 
@@ -285,10 +282,6 @@ def _open(store: PatientStore) -> None:
     except OSError as e:
         raise store.files.unwritable(e) from e
     store.files.check_writable()
-
-
-def _say_waiting(display: Display, why: OSError) -> None:
-    display.note(f"waiting for the results: {why}")
 
 
 def _give_back(store: PatientStore, owner: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +13,8 @@ from emi_bench.store import Store
 from emi_bench.store.failures import Failures
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.cost import Costs
-from emi_bench.sweep.plan import Plan, count, planned
+from emi_bench.sweep.executors.choice import make_executor
+from emi_bench.sweep.plan import Plan, planned
 from emi_bench.sweep.resources import Request, card_bytes, check_feasible, settle, slots, this_machine
 from emi_bench.sweep.status import show_running
 from emi_bench.terminal import duration, say
@@ -38,7 +40,7 @@ def show_plan(console: Console, asked: Asked) -> None:
     total = sum(e.seconds for e in cpu) + sum(e.seconds for e, _ in gpu)
     longest = max([e.seconds for e in cpu] + [e.seconds for e, _ in gpu])
     estimates = [e.measured for e in cpu] + [e.measured for e, _ in gpu]
-    how = "measured" if all(estimates) else "estimate" if not any(estimates) else f"{sum(estimates)} of them measured"
+    how = "measured" if all(estimates) else "counted" if not any(estimates) else f"{sum(estimates)} of them measured"
     if gpu:
         say(console, f"about {sum(e.seconds * share for e, share in gpu) / 3600:.1f} GPU hours ({how})")
     if cpu:
@@ -50,15 +52,16 @@ def show_plan(console: Console, asked: Asked) -> None:
     except UserError as e:
         say(console, f"not on this machine: {e.message}\n  {e.hint}")
         return
-    at_once = slots(requests.values(), here)
-    finish = max(total / at_once, longest)
+    executor = make_executor(asked)
+    at_once = slots(requests.values(), here, executor.at_most or asked.max_concurrent)
+    finish = executor.starting + max(total / at_once, longest)
     when = time.strftime("%a %H:%M" if finish < 6 * 86400 else "%Y-%m-%d", time.localtime(time.time() + finish))
-    say(console, f"on this machine, {at_once} at a time: {duration(finish)}, until {when}")
+    say(console, f"on this machine, {at_once} at a time: {duration(finish)} ({how}), until {when}")
 
 
 def _matrix(plan: Plan, costs: Costs, requests: dict[str, Request]) -> Table:
     """Methods by data sets: done/all, and the hours to come."""
-    every, done = count(plan.cells), count(plan.done)
+    every, done = (Counter((c.spec.method, c.spec.dataset) for c in cells) for cells in (plan.cells, plan.done))
     datasets = list(dict.fromkeys(d for _, d in every))
     hours: dict[str, float] = {}
     for cell in plan.todo:

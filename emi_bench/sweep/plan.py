@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +19,7 @@ from emi_bench.store.leases import Claim
 from emi_bench.store.store import side_paths
 from emi_bench.sweep.asked import Asked
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.grammar import MOST_SEEDS, Part, Resources, Sweep, YamlSource, placed, seconds_of
+from emi_bench.sweep.grammar import MOST_SEEDS, Resources, RunGroup, Sweep, YamlSource, placed
 
 ONLY_KEYS = ("method", "variant", "dataset", "memory", "seed")
 
@@ -82,7 +81,7 @@ def expand(sweep: Sweep, source: YamlSource, root: Path | None = None) -> tuple[
     return list(cells.values()), n - len(cells)
 
 
-def _memories(sweep: Sweep, source: YamlSource, part: Part, root: Path | None) -> list[int]:
+def _memories(sweep: Sweep, source: YamlSource, part: RunGroup, root: Path | None) -> list[int]:
     """The memory sizes of a part, as its method takes them: one for all where it has no memory."""
     s, cls = part.at[0], get_method(part.method)
     info = check_keys(Protocol, part.protocol, "protocol").reduction.of(get_info(part.dataset, root))
@@ -169,21 +168,6 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(which), int(of)
 
 
-def parse_time(text: str) -> float:
-    """`6h` as seconds.
-
-    >>> parse_time("6h")
-    21600.0
-    """
-    try:
-        seconds = float(seconds_of(text))
-    except ValueError:
-        seconds = 0.0
-    if seconds <= 0:
-        raise UserError(f"--time {text} is not a time", hint="write --time 90s, 30m, 6h or 2d")
-    return seconds
-
-
 def turns(cells: Iterable[Cell], shard: tuple[int, int] | None) -> dict[str, int]:
     """Which cells come first. A shard begins with its own share, and goes on with those of the next ones."""
     which, of = shard or (1, 1)
@@ -222,11 +206,6 @@ def make_plan(cells: list[Cell], store: Store, *, repeated: int = 0, owner: str 
         else:
             plan.todo.append(cell)
     return plan
-
-
-def count(cells: Iterable[Cell]) -> Counter[tuple[str, str]]:
-    """Cells by (method, data set)."""
-    return Counter((c.spec.method, c.spec.dataset) for c in cells)
 
 
 def planned(asked: Asked, store: Store) -> tuple[Sweep, Plan]:

@@ -68,7 +68,7 @@ def show_failures(console: Console, results: str, chosen: list[str], brief: bool
             continue
         say(console, "".join(f"  | {line}\n" for line in failure.traceback.rstrip().splitlines()))
         if last := read_log(store.files, failure.run_id).splitlines()[-LAST_LINES:]:
-            say(console, f"  output ({typed('logs', failure.run_id[:12], **_place(results))} has all):")
+            say(console, f"  output ({typed('logs', failure.run_id[:12], results=results)} has all):")
             say(console, "".join(f"  > {line}\n" for line in last))
     say(console, f"{len(found)} failed" if found else "no run has failed")
 
@@ -107,7 +107,3 @@ def _failures(store: Store, chosen: list[str]) -> list[Failure]:
         if not any(f.run_id.startswith(start) for f in found):
             raise UserError(f"no failed run has an id that begins with '{start}'", hint=typed("failures", "--brief"))
     return [f for f in found if not chosen or f.run_id.startswith(tuple(chosen))]
-
-
-def _place(results: str) -> dict[str, str | None]:
-    return {"results": results if results != "results" else None}

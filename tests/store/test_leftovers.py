@@ -138,9 +138,9 @@ def test_folders_of_a_sweep_go_with_it_and_with_the_last_that_uses_them(
     left, living, used, other = (
         tmp_path / name
         for name in (
-            f"emi-tune-{tagged(gone)}-a",
-            f"emi-tune-{tag()}",
-            f"emi-tune-{tagged(gone)}-b",
+            f"emi-{tagged(gone)}-a",
+            f"emi-{tag()}",
+            f"emi-{tagged(gone)}-b",
             f"mine-{tagged(gone)}",
         )
     )

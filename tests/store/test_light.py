@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 RESULTS = Path(__file__).parents[2] / "results" / "digits"
 
 READERS = [
@@ -20,10 +18,9 @@ READERS = [
 ]
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_a_reader_imports_no_torch_and_no_ray(reader: str) -> None:
-    code = f"import sys, emi_bench, emi_bench.store; where = {str(RESULTS)!r}; {reader}\n"
-    code += (
-        "heavy = {'torch', 'torchvision', 'ray', 'matplotlib', 'sklearn'} & set(sys.modules); assert not heavy, heavy"
-    )
+def test_readers_import_no_torch_and_no_ray() -> None:
+    """All in one process; the first that does is on the last line of its traceback."""
+    heavy = "assert not {'torch', 'torchvision', 'ray', 'matplotlib', 'sklearn'} & set(sys.modules)"
+    code = f"import sys, emi_bench, emi_bench.store; where = {str(RESULTS)!r}\n"
+    code += "\n".join(f"{reader}\n{heavy}, {reader!r}" for reader in READERS)
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

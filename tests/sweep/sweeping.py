@@ -131,3 +131,27 @@ def computed(output: str) -> int:
     """Runs that a driver says it computed itself."""
     match = re.search(r"(\d+) of them now", output)
     return int(match[1]) if match else 0
+
+
+def family(root: int) -> set[int]:
+    """A process and all that came of it."""
+    parent: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = {root}
+    while new := {p for p, q in parent.items() if q in found} - found:
+        found |= new
+    return found
+
+
+def named(pids: set[int], command: str) -> list[int]:
+    """Those of some processes whose command ends so."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode().endswith(command):
+                found.append(pid)
+    return found

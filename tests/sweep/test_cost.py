@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ LAPTOP = Cluster([{"CPU": 2.0}])
 SERVER = Cluster([{"CPU": 16.0, "GPU": 4.0}, {"CPU": 8.0, "a100": 1.0}])
 
 
-def cells_of(tmp_path: Path, **options: str) -> list[Cell]:
+def cells_of(tmp_path: Path, **options: Any) -> list[Cell]:
     return expand(*read_sweep(sweep_file(tmp_path, **options)))[0]
 
 
@@ -58,7 +59,7 @@ def test_a_users_own_joint_method_costs_its_epochs(tmp_path: Path, monkeypatch: 
 
 
 def test_measured_runs_replace_the_model_for_other_seeds_and_correct_it_for_other_methods(tmp_path: Path) -> None:
-    cells = cells_of(tmp_path, methods="er, finetune")
+    cells = cells_of(tmp_path, methods="er, finetune", batch=50)
     store = Store(tmp_path / "results")
     before = Costs(store, cells)
     assert not before.of(cells[0], gpu=False).measured

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from emi_bench.cli.guardian import needed
-from tests.sweep.sweeping import ROOT, WAIT, assert_complete, checkpoints, sweep_file, wait_for
+from tests.sweep.sweeping import ROOT, WAIT, assert_complete, checkpoints, family, named, sweep_file, wait_for
 
 #: Work that dies as it would by C++, the first times.
 DIES = """
@@ -81,24 +81,9 @@ def test_a_sweep_whose_ray_is_killed_starts_another_and_goes_on(part: str, tmp_p
     environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": "", "OMP_NUM_THREADS": "1"}
     sweep = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     wait_for(lambda: checkpoints(results), sweep)
-    for pid in family(sweep.pid):
-        if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode().endswith(part):
-            os.kill(pid, signal.SIGKILL)
+    for pid in named(family(sweep.pid), part):
+        os.kill(pid, signal.SIGKILL)
     output, _ = sweep.communicate(timeout=WAIT)
     assert sweep.returncode == 0, output
     assert "starting a new Ray and going on" in output
     assert_complete(file, results)
-
-
-def family(root: int) -> set[int]:
-    """A process and all that came of it."""
-    parent: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found = {root}
-    while new := {p for p, q in parent.items() if q in found} - found:
-        found |= new
-    return found

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from emi_bench import methods
 from emi_bench.errors import UserError
 from emi_bench.store import Store
 from emi_bench.store.failures import Failures
 from emi_bench.store.leases import Claims
+from emi_bench.sweep import job
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.executors.ray import connection
 from emi_bench.sweep.plan import expand
@@ -21,7 +23,6 @@ from tests.sweep.sweeping import (
     WAIT,
     ask,
     assert_complete,
-    call,
     checkpoints,
     claim_pids,
     computed,
@@ -49,11 +50,15 @@ def test_a_sweep_in_this_process_runs_every_cell_and_more_seeds_only_what_is_new
     assert "4/4 done" in ask("status", file, "--results", tmp_path / "results")
 
 
-def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(tmp_path: Path, words: list[str]) -> None:
+def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "_plugins", {})  # no other test sees them
+    monkeypatch.setattr(job, "_loaded", set())
     more = f"plugins: [{PLUGIN}]\n"
     file = sweep_file(tmp_path, methods="raises, diverges, fine, finetune", seeds=1, batch=20, more=more)
     results = tmp_path / "results"
-    output = call(*words, code=1)
+    output = ask(*words, code=1)
     assert computed(output) == 2
     assert output.count("FAILED raises") == 2  # when it happened, and in the summary
     assert "a bug of the user's" in output
@@ -63,8 +68,8 @@ def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(tm
     assert "emi-bench run --method raises --dataset digits" in told
     assert told.count(f"--results {results} --device cpu") == 2  # the commands that repeat them, in the same store
     assert output.count(f"--results {results} --device cpu") == 2
-    assert "2 failed" in call("status", file, "--results", results)  # loads the plugin: not in this process
-    again = call(*words, "--fail-fast", code=1)
+    assert "2 failed" in ask("status", file, "--results", results)
+    again = ask(*words, "--fail-fast", code=1)
     assert computed(again) == 0
     assert "stopped at the first failure" in again
     assert again.count("  again: ") == 1
@@ -72,7 +77,7 @@ def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(tm
     (raises,) = [f for f in Failures(Store(results).files).all().values() if f.label.startswith("raises")]
     assert "task 1/5 done" in ask("logs", raises.run_id[:10], "--results", results)
     assert "> failed after" in told  # the end of the log
-    assert "0 of 1 went well" in call("failures", raises.run_id[:10], "--retry", "--results", results, code=1)
+    assert "0 of 1 went well" in ask("failures", raises.run_id[:10], "--retry", "--results", results, code=1)
     assert "1 failures forgotten" in ask("failures", raises.run_id[:10], "--forget", "--results", results)
     assert "1 failed" in ask("failures", "--results", results)
 

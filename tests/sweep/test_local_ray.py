@@ -18,7 +18,7 @@ from emi_bench.sweep.executors.ray import connection
 from emi_bench.sweep.executors.ray.private import plain_workers
 from tests.sweep.sweeping import sweep_file
 
-FAMILY = """
+RAY = """
 import os
 import sys
 import time
@@ -39,6 +39,10 @@ def family():
     while new := {p for p, q in parent.items() if q in found} - found:
         found |= new
     return found
+
+
+cluster = this_machine()
+folder = start(cluster.nodes[0], every_core=True)
 """
 LISTENING = """
 def inodes(pids):
@@ -50,7 +54,6 @@ def inodes(pids):
         yield from (text[8:-1] for text in links if text.startswith("socket:["))
 
 
-folder = start(this_machine().nodes[0], every_core=False)
 mine = set(inodes(family()))
 for table in ("tcp", "tcp6"):
     for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -74,8 +77,6 @@ def torchlike():  # what has torch in its memory maps, beside this process
             continue
 
 
-cluster = this_machine()
-folder = start(cluster.nodes[0], every_core=True)
 import ray
 from emi_bench.sweep.executors.ray.private import plain_workers
 from ray.tune.execution.class_cache import _ActorClassCache
@@ -86,7 +87,6 @@ with plain_workers(local=True):
         time.sleep(0.2)
     pid, told = ray.get(_ActorClassCache().get(Probe).remote().tell.remote())
     print(len(ready) == cluster.total("CPU"), pid in ready, *told)
-leave(folder)
 """
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
@@ -94,28 +94,17 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
 
 
-def printed(script: str, **env: str) -> str:
-    """The output of a script in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False, env=os.environ | env
-    )
+@linux
+def test_a_local_ray_listens_on_loopback_alone_and_its_first_workers_are_tunes_with_our_environment() -> None:
+    """In a process of its own; one Ray answers both."""
+    env = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"} | {"OURS": "yes"}
+    script = [sys.executable, "-c", RAY + READY + LISTENING]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False, env=env)
     assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@linux
-def test_every_port_of_a_local_ray_is_on_loopback() -> None:
-    hosts = printed(FAMILY + LISTENING).split()
-    assert len(hosts) >= 3  # the control store, the node, the driver
+    workers, *hosts = done.stdout.splitlines()
+    assert workers == "True True 1 0 yes"
+    assert len(hosts) >= 5  # the control store, the node, the driver, two workers
     assert set(hosts) <= LOOPBACK
-
-
-@linux
-def test_the_workers_of_tune_are_those_that_a_local_ray_started_with_and_have_our_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert printed(FAMILY + READY, OURS="yes").split() == ["True", "True", "1", "0", "yes"]
 
 
 def test_keys_to_a_bucket_reach_the_workers_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,11 +44,12 @@ def test_whatever_keeps_a_local_ray_from_starting_is_a_message(monkeypatch: pyte
         raise ValueError("AF_UNIX path length cannot exceed 107 bytes\nand more")
 
     monkeypatch.setattr(ray, "init", fails)
-    before = set(Path(tempfile.gettempdir()).glob(f"{connection.PREFIX}{os.getpid()}-*"))
+    ours = f"emi-*-{os.getpid()}-*"
+    before = set(Path(tempfile.gettempdir()).glob(ours))
     with pytest.raises(UserError, match="Ray does not start on this machine: ValueError: AF_UNIX") as told:
         connection.start({"CPU": 1.0}, every_core=False)
     assert "and more" not in str(told.value)
-    assert set(Path(tempfile.gettempdir()).glob(f"{connection.PREFIX}{os.getpid()}-*")) == before
+    assert set(Path(tempfile.gettempdir()).glob(ours)) == before
 
 
 def test_every_kind_of_request_that_could_run_is_handed_out() -> None:

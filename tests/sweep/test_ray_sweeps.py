@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from emi_bench.errors import UserError
-from tests.sweep.sweeping import WAIT, ask, assert_complete, call, computed, start, sweep_file, wait_for
+from emi_bench.store import load_runs
+from tests.sweep.sweeping import (
+    ROOT,
+    WAIT,
+    ask,
+    assert_complete,
+    call,
+    checkpoints,
+    computed,
+    start,
+    sweep_file,
+    wait_for,
+)
 
 PLUGIN = Path(__file__).with_name("own_methods.py")
 
@@ -54,6 +71,53 @@ def test_fake_cards_are_shared_as_asked(tmp_path: Path, address: str) -> None:
     output = call("sweep", file, "--results", tmp_path / "results", "--address", address)
     assert "2 at a time" in output
     assert_complete(file, tmp_path / "results")
+
+
+@pytest.mark.slow
+def test_runs_for_cores_do_not_wait_behind_runs_for_cards(tmp_path: Path, address: str) -> None:
+    """Twelve runs for the one card, more than Tune queues, and they come first."""
+    file, results = sweep_file(tmp_path, batch=50, seeds=12, methods="er, finetune"), tmp_path / "results"
+    card = "methods: [{name: er, resources: {gpu: 1, device: cpu}}, finetune]"
+    file.write_text(file.read_text().replace("methods: [er, finetune]", card))
+    words = ("sweep", file, "--results", results, "--address", address)
+    lines = call(*words).splitlines()
+    ended = [line.split()[1] for line in lines if line.startswith("[")]
+    assert sorted(ended) == ["er"] * 12 + ["finetune"] * 12
+    assert "finetune" in ended[:6]
+    assert "er" in ended[:6]
+    assert_complete(file, results)
+
+
+#: Another has a part of every card; nevertheless its size is told.
+TENANT = """
+import sys
+import ray
+from emi_bench.sweep.executors.ray import connection
+
+connection.join(sys.argv[1])
+ray.get(ray.util.placement_group([{"GPU": 0.05}] * 3, strategy="STRICT_SPREAD").ready())
+print(connection.card_bytes() / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_the_smallest_card_of_all_nodes_is_known_while_others_use_them(tmp_path: Path, cluster: Any) -> None:
+    nodes = []
+    for megabytes in (24576, 11264):
+        commands = tmp_path / str(megabytes)
+        commands.mkdir()
+        (commands / "nvidia-smi").write_text(f"#!/bin/sh\necho {megabytes}\n")
+        (commands / "nvidia-smi").chmod(0o755)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+            nodes.append(cluster.add_node(num_cpus=1, num_gpus=1))
+    try:
+        words = [sys.executable, "-c", TENANT, cluster.address]
+        told = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    finally:
+        for node in nodes:
+            cluster.remove_node(node)
+    assert told.stdout == "11264.0\n", told.stderr
 
 
 #: One run, whichever comes first, runs out of memory once; every run notes its share of a card.
@@ -107,19 +171,43 @@ def test_a_missing_cluster_is_said(tmp_path: Path) -> None:
         ask("sweep", sweep_file(tmp_path), "--results", tmp_path / "results", "--address", "127.0.0.1:1")
 
 
+def accuracies(file: Path) -> list[float]:
+    """The points of a curve, in tensorboard's format: length, checksum, event, checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    content, found = file.read_bytes(), []
+    while content:
+        end = 12 + int.from_bytes(content[:8], "little")
+        values = Event.FromString(content[12:end]).summary.value
+        found += [v.simple_value for v in values if v.tag == "ray/tune/accuracy"]
+        content = content[end + 4 :]
+    return found
+
+
 @pytest.mark.slow
-def test_tensorboard_gets_a_curve_of_every_run_and_keeps_it_after_ctrl_c(tmp_path: Path, address: str) -> None:
-    file, results = sweep_file(tmp_path, batch=2, seeds=3), tmp_path / "results"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["SIGINT", "SIGKILL"])
+def test_tensorboard_gets_a_curve_of_every_run_and_keeps_it_whatever_ends_the_sweep(
+    tmp_path: Path, address: str, number: signal.Signals
+) -> None:
+    file, results = sweep_file(tmp_path, batch=4, seeds=3), tmp_path / "results"
     words = ("sweep", file, "--results", results, "--address", address, "--log", "tensorboard", "--max-concurrent", "1")
-    driver = start(*words)
-    wait_for(lambda: len(list((results / "digits").rglob("*.parquet"))), driver)
-    driver.send_signal(signal.SIGINT)
+    driver = start(*words, "--claim-seconds", "8")
+
+    def under_way() -> bool:  # one run is done, and another has finished a task
+        done = [p.stem[-64:] for p in (results / "digits").rglob("[!_]*.parquet")]
+        return bool(done) and any(p.stem not in done for p in checkpoints(results))
+
+    wait_for(under_way, driver)
+    time.sleep(6)  # a worker reports once a second, and a second later it is on the disk
+    driver.send_signal(number)
     driver.communicate(timeout=WAIT)
-    begun = [f for f in (results / "_log").rglob("events.out.tfevents*") if f.stat().st_size > 500]
-    assert begun  # of the run that is done for ever
+    curves = sorted((results / "_log").rglob("events.out.tfevents*"), key=lambda f: f.stat().st_mtime_ns)
+    done = load_runs(results)["average_accuracy"]
+    assert [accuracies(f)[-1] for f in curves[: len(done)]] == pytest.approx(list(done), abs=1e-6)
+    assert accuracies(curves[len(done)])  # of the run that was under way
     call(*words)
-    curves = {f.parent.name for f in (results / "_log").rglob("events.out.tfevents*")}
-    assert sorted(c.rpartition("-")[0] for c in curves) == [f"er-digits-M=40-seed-{seed}" for seed in (0, 1, 2)]
+    names = {f.parent.name for f in (results / "_log").rglob("events.out.tfevents*")}
+    assert sorted(n.rpartition("-")[0] for n in names) == [f"er-digits-M=40-seed-{seed}" for seed in (0, 1, 2)]
     assert_complete(file, results)
 
 

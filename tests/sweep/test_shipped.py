@@ -56,3 +56,8 @@ def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path, monkeyp
         result = CliRunner().invoke(cli.app, words)
         assert isinstance(result.exception, UserError)
         assert "table1" in result.exception.hint
+
+
+def test_every_sweep_is_on_the_page_of_sweeps() -> None:
+    rows = [line.split("|")[1] for line in (ROOT / "docs" / "sweeps.md").read_text().splitlines() if line[:3] == "| `"]
+    assert [name for name in shipped() if not any(f"`{name}`" in row for row in rows)] == []

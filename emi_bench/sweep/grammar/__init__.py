@@ -1,6 +1,6 @@
 """The grammar of sweep files. A leaf: it knows neither methods nor data, and needs neither torch nor Ray."""
 
-from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Part, Resources, Sweep, seconds_of
+from emi_bench.sweep.grammar.model import MOST_SEEDS, NamedRun, Resources, RunGroup, Sweep, parse_time
 from emi_bench.sweep.grammar.reading import named_runs, placed, read_grammar
 from emi_bench.sweep.grammar.shipped import shipped, sweep_path, sweep_word
 from emi_bench.sweep.grammar.source import YamlSource
@@ -8,14 +8,14 @@ from emi_bench.sweep.grammar.source import YamlSource
 __all__ = [
     "MOST_SEEDS",
     "NamedRun",
-    "Part",
     "Resources",
+    "RunGroup",
     "Sweep",
     "YamlSource",
     "named_runs",
+    "parse_time",
     "placed",
     "read_grammar",
-    "seconds_of",
     "shipped",
     "sweep_path",
     "sweep_word",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from emi_bench.errors import UserError
 from emi_bench.problem import MOST_MEMORY
 from emi_bench.seeds import LAST_SEED
 
@@ -32,6 +34,18 @@ def seconds_of(text: Any) -> Any:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhd])", str(text))
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]] if found else text
+
+
+def parse_time(option: str, text: str) -> float:
+    """The seconds that an option of the command line gives.
+
+    >>> parse_time("--time", "6h")
+    21600.0
+    """
+    with contextlib.suppress(ValueError):
+        if (seconds := float(seconds_of(text))) > 0:
+            return seconds
+    raise UserError(f"{option} {text} is not a time", hint=f"write {option} 90s, 30m, 6h or 2d")
 
 
 class Resources(_Strict):
@@ -93,7 +107,7 @@ class MethodEntry(_Strict):
         return {name: self.config | values for name, values in (named or {"": {}}).items()}
 
 
-class Setting(_Strict):
+class SettingEntry(_Strict):
     """A data set and the memory sizes to run it with."""
 
     dataset: str
@@ -136,7 +150,7 @@ class Sweep(_Strict):
     title: str = ""
     methods: list[Annotated[MethodEntry, BeforeValidator(_as_entry)]] = Field(min_length=1)
     """Names, or mappings with name, config, variants, grid, resources."""
-    settings: list[Setting] = Field(min_length=1)
+    settings: list[SettingEntry] = Field(min_length=1)
     """Data sets with their memory sizes."""
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=LAST_SEED)]], BeforeValidator(_as_seeds)] = Field(min_length=1)
     """A number n for seeds 0 to n-1, or a list."""
@@ -162,11 +176,11 @@ class Sweep(_Strict):
             raise ValueError(f"{n} runs are more than a sweep may have, {MOST_RUNS}: split it")
         return self
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[RunGroup]:
         """Settings by methods by variants, in the order of the file."""
         for (s, setting), (m, entry) in itertools.product(enumerate(self.settings), enumerate(self.methods)):
             for variant, constants in entry.configs().items():
-                yield Part(
+                yield RunGroup(
                     method=entry.name,
                     variant=variant,
                     constants=constants,
@@ -192,7 +206,7 @@ class NamedRun(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class RunGroup:
     """One variant of a method in one setting: runs that differ in memory and seed."""
 
     method: str

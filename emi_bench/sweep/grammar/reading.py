@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from emi_bench.errors import UserError
 from emi_bench.registry import did_you_mean
-from emi_bench.sweep.grammar.model import MethodEntry, NamedRun, ReportEntry, Resources, Setting, Sweep
+from emi_bench.sweep.grammar.model import MethodEntry, NamedRun, ReportEntry, Resources, SettingEntry, Sweep
 from emi_bench.sweep.grammar.source import YamlSource
 
 
@@ -79,7 +79,7 @@ def _meaning(model: type[BaseModel], key: str) -> str:
 _TAGS = {"float", "literal['auto']", "function-before[_as_entry(), MethodEntry]"}
 _MODELS: dict[str, type[BaseModel]] = {
     "methods": MethodEntry,
-    "settings": Setting,
+    "settings": SettingEntry,
     "resources": Resources,
     "report": ReportEntry,
 }

@@ -10,17 +10,16 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 from typing import Any
 
 from emi_bench.errors import UserError
+from emi_bench.store.leftovers import SCRATCH
+from emi_bench.store.processes import places, tag
 from emi_bench.sweep.executors.ray import private
 from emi_bench.sweep.resources import Cluster
 
-PREFIX = "emi-ray-"
-LONGEST_PLACE = 15  # of TMPDIR: with our folder, Ray's session and the socket's name it comes to 104
+LONGEST_PLACE = 9  # of TMPDIR: with our folder, Ray's session and the socket's name it comes to 103
 
 #: Read by Ray and Tune when they are imported or when workers start.
 QUIET = {
@@ -40,6 +39,7 @@ LOCAL = {
     "RAY_AUTH_MODE": "disabled",
     # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
     "RAY_worker_niceness": "0",
+    "RAY_raylet_start_wait_time_s": "120",  # a busy machine needs more than Ray's 30
 }
 INIT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
 
@@ -178,28 +178,19 @@ def _knock(address: str) -> None:
 def _temp_folder() -> str:
     """A folder for Ray that names its process, so that the remains of killed ones can be cleared. Sockets live in it,
     whose paths may have about a hundred characters: where TMPDIR is long, another place is taken."""
-    places = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm", str(Path.home())]
-    short = [place for place in dict.fromkeys(places) if len(place) <= LONGEST_PLACE and os.access(place, os.W_OK)]
+    short = [place for place in places() if len(str(place)) <= LONGEST_PLACE and os.access(place, os.W_OK)]
     if not short:
         raise _no_ray(
             f"no folder with a path of at most {LONGEST_PLACE} characters is writable: Ray's sockets need one"
         )
-    for place in short:
-        _clear(Path(place))
-    return tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=short[0])
-
-
-def _clear(place: Path) -> None:
-    """What killed sweeps left."""
-    for old in place.glob(f"{PREFIX}*"):
-        pid = old.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(old, ignore_errors=True)
+    folder = short[0] / f"{SCRATCH}{tag()}"
+    folder.mkdir(mode=0o700)
+    return str(folder)
 
 
 def _no_ray(why: str) -> UserError:
     return UserError(
         f"Ray does not start on this machine: {why}",
-        hint="set TMPDIR to a folder with a short path and some room (Ray's log is below it), "
-        "or do without: --executor inline runs in this process",
+        hint="where the machine is only busy, give the command again; else set TMPDIR to a folder with a short path "
+        "and some room (Ray's log is below it), or do without: --executor inline runs in this process",
     )

@@ -68,12 +68,13 @@ def _tensorboard(place: str) -> tune.Callback:
 
     class Kept(TBXLoggerCallback):
         """Writes where the curves are to stay. Tune's own writes to a folder of its session, and has it copied once the
-        sweep is over: after Ctrl-C there would be nothing."""
+        sweep is over: after Ctrl-C there would be nothing. Its flush after every point comes before the writer's thread
+        has that point; one a second later has it, so that SIGKILL costs no finished task."""
 
         def log_trial_start(self, trial: Any) -> None:
             if trial in self._trial_writer:
                 self._trial_writer[trial].close()
-            self._trial_writer[trial] = self._summary_writer_cls(f"{place}/{curve_of(trial)}", flush_secs=30)
+            self._trial_writer[trial] = self._summary_writer_cls(f"{place}/{curve_of(trial)}", flush_secs=1)
             self._trial_result[trial] = {}
 
     made: tune.Callback = Kept()  # type: ignore[no-untyped-call]

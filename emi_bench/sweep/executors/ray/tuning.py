@@ -15,6 +15,7 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
+from emi_bench.store.leftovers import SCRATCH
 from emi_bench.store.processes import tag
 from emi_bench.sweep.executors.protocol import Watch
 from emi_bench.sweep.executors.ray import loggers
@@ -53,7 +54,7 @@ def fit(job: Job, cells: Sequence[Cell], watch: Watch, cluster: Cluster, *, reus
     callbacks: list[tune.Callback] = [Watcher(watch, cells, kinds)]
     callbacks += [loggers.make(asked.log, job.sweep, job.results)] if asked.log else []
     # Where Tune keeps what nobody reads.
-    with tempfile.TemporaryDirectory(prefix=f"emi-tune-{tag()}-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{tag()}-", ignore_cleanup_errors=True) as folder:
         tuner = tune.Tuner(
             tune.with_resources(tune.with_parameters(CellTrial, job=job), bundle),
             tune_config=tune.TuneConfig(
