@@ -40,7 +40,7 @@ FORGETTING_RAPTOR = Metric("forgetting_raptor", "Average forgetting (T tasks, al
 TIME = Metric("ms_per_batch", "Training time (ms per batch)", False, 1.0)
 MEMORY = Metric("peak_memory_bytes", "Peak memory (GB)", False, 1e-9)
 #: By the names that the reference files give them.
-METRICS: dict[str, Metric] = {
+TABLE_METRICS: dict[str, Metric] = {
     m.name: m for m in (ACCURACY, INCREMENTAL, FORGETTING, FORGETTING_RAPTOR, TIME, MEMORY)
 } | {"memory_gb": MEMORY}
 FORGETTINGS: dict[str, Metric] = {"paper": FORGETTING, "raptor": FORGETTING_RAPTOR}
@@ -75,6 +75,12 @@ class Setting:
     def family(self) -> tuple[str, int, Pairs]:
         """What it shares with the columns of other memories."""
         return (self.dataset, self.n_tasks, self.protocol)
+
+    @property
+    def budget(self) -> float | None:
+        """Compute for a batch in steps of ER, None where the stream waits."""
+        found: Any = dict(self.protocol).get("budget")
+        return None if found is None else float(found)
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,11 @@ class Row:
 def papers_rows() -> list[Row]:
     """The fifteen rows of its tables."""
     return [Row(name) for name, facts in built_in_facts().items() if facts.place is not None]
+
+
+def competitors() -> list[str]:
+    """The paper's methods without the bounds: everyone that a ranking or a sentence may compare."""
+    return [row.method for row in papers_rows() if row.role != "bound"]
 
 
 @cache

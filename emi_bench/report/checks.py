@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -34,17 +35,8 @@ def read_runs(records: Records, wanted: Callable[[Run], bool] = lambda _: True) 
             hint="give the report what emi_bench.load_runs() returns",
         )
     runs = [run for row in rows if wanted(run := to_run(row))]
-    runs.sort(
-        key=lambda r: (
-            r.setting.dataset,
-            r.setting.n_tasks,
-            r.setting.memory,
-            r.row.method,
-            r.row.variant,
-            r.seed,
-            r.run_id,
-        )
-    )
+    column = ("setting.dataset", "setting.n_tasks", "setting.memory")
+    runs.sort(key=attrgetter(*column, "row.method", "row.variant", "seed", "run_id"))
     notes: list[Note] = []
     for step in (_same_file_twice, _incomplete, _other_contents, _same_cell_twice):
         runs = step(runs, notes)
@@ -69,12 +61,8 @@ def _same_file_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
     once = {r.run_id: r for r in runs}
     if len(once) < len(runs):
         twice = [i[:12] for i, n in Counter(r.run_id for r in runs).items() if n > 1]
-        notes.append(
-            Note(
-                "duplicate",
-                f"{len(runs) - len(once)} run files stand twice in the store; one of each is used: {few(twice)}",
-            )
-        )
+        said = f"{len(runs) - len(once)} run files stand twice in the store; one of each is used: {few(twice)}"
+        notes.append(Note("duplicate", said))
     return list(once.values())
 
 
@@ -102,9 +90,9 @@ def fault(run: Run) -> str:
 def _incomplete(runs: list[Run], notes: list[Note]) -> list[Run]:
     faults = {r.run_id: f for r in runs if (f := fault(r))}
     if faults:
-        said = (f"{r.name}: {faults[r.run_id]}" for r in runs if r.run_id in faults)
+        which = few(f"{r.name}: {faults[r.run_id]}" for r in runs if r.run_id in faults)
         notes.append(
-            Note("incomplete", f"{len(faults)} runs are set aside, their cells count as missing them: {few(said)}")
+            Note("incomplete", f"{len(faults)} runs are set aside, their cells count as missing them: {which}")
         )
     return [r for r in runs if r.run_id not in faults]
 
@@ -168,13 +156,8 @@ def _orders(runs: list[Run], notes: list[Note]) -> None:
     with_order = [r for r in runs if r.about.get("class_order") is not None]
     odd = _differs(with_order, lambda r: (r.setting.family, r.seed), lambda r: tuple(r.about["class_order"]))
     if odd:
-        said = (f"{r.setting.dataset} seed {r.seed}" for r in odd)
-        notes.append(
-            Note(
-                "unpaired",
-                f"methods saw different class orders for one seed, so differences are not truly paired: {few(said)}",
-            )
-        )
+        said = "methods saw different class orders for one seed, so differences are not truly paired"
+        notes.append(Note("unpaired", f"{said}: {few(f'{r.setting.dataset} seed {r.seed}' for r in odd)}"))
 
 
 def _configs(runs: list[Run], notes: list[Note]) -> None:
@@ -187,12 +170,8 @@ def _configs(runs: list[Run], notes: list[Note]) -> None:
 def _strangers(runs: list[Run], notes: list[Note]) -> None:
     own = sorted({r.row.method for r in runs if r.row.facts is None} - set(built_in_facts()))
     if own:
-        notes.append(
-            Note(
-                "unknown-method",
-                f"methods that say nothing of themselves, shown under their names without a citation: {', '.join(own)}",
-            )
-        )
+        said = "methods that say nothing of themselves, shown under their names without a citation"
+        notes.append(Note("unknown-method", f"{said}: {', '.join(own)}"))
 
 
 def _lonely(runs: list[Run], notes: list[Note]) -> None:
@@ -201,8 +180,5 @@ def _lonely(runs: list[Run], notes: list[Note]) -> None:
         seeds[cell_key(r)].add(r.seed)
     single = sum(len(s) == 1 for s in seeds.values())
     if single:
-        notes.append(
-            Note(
-                "one-seed", f"{single} of {len(seeds)} cells rest on one seed: no spread, no interval, no test for them"
-            )
-        )
+        said = f"{single} of {len(seeds)} cells rest on one seed: no spread, no interval, no test for them"
+        notes.append(Note("one-seed", said))

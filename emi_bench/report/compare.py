@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from emi_bench import reference
@@ -14,7 +15,7 @@ from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTING_RAPTOR, Metri
 from emi_bench.report.cells import Cell
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Record
-from emi_bench.report.statistics import ENOUGH, NAN, Estimate, estimate, holm, independent, known
+from emi_bench.report.statistics import NAN, Estimate, estimate, holm, independent
 from emi_bench.report.studies import STUDIES, Study, is_study_setting, published
 
 Verdict = Literal["agrees", "above", "below", "too few runs", "not run"]
@@ -51,6 +52,7 @@ class Comparison:
     verdict: Verdict
     verdict_ci95: Verdict  #: with the published ± read as the half-width of a 95 % interval
     p: float
+    note: str = ""
     p_holm: float = NAN
 
     @property
@@ -63,18 +65,23 @@ class Comparison:
         return told | {"delta": self.delta, "low": self.difference.low, "high": self.difference.high}
 
 
-def theirs(value: float, std: float, n: float, ours: float, reading: str = "std") -> Estimate:
-    """A published mean with its uncertainty. Without a ± the standard deviation is `ours`; without a count it is of one
-    run.
+def minus(values: ArrayLike, published: float, std: float, n: float, reading: str = "std") -> Estimate:
+    """Ours minus a published mean of n runs, both uncertainties counted. Without a ± the standard deviation is ours,
+    with its degrees of freedom; without a count it is of one run.
 
-    >>> round(theirs(50.0, 1.0, 10, 2.0).se, 3), round(theirs(50.0, 1.0, 10, 2.0, "ci95").se, 3)
-    (0.316, 0.442)
+    >>> x = [49.0, 50.0, 51.0]
+    >>> [round(minus(x, 50.0, 1.0, 10, reading).se, 3) for reading in ("std", "ci95")]
+    [0.658, 0.727]
+    >>> one = minus(x, 50.0, NAN, 1)
+    >>> round(one.se, 3), one.df
+    (1.155, 2.0)
     """
-    runs = int(n) if n == n else 1
+    ours, runs = estimate(values), int(n) if n == n else 1
     if std == std and runs > 1:
         factor = {"std": runs**-0.5, "ci95": 1 / float(stats.t.ppf(0.975, runs - 1))}[reading]
-        return Estimate(value, std * factor, runs - 1.0, runs)
-    return replace(known(value, ours, runs), df=max(1.0, runs - 1.0))
+        both = independent([(1.0, ours), (-1.0, Estimate(published, std * factor, runs - 1.0, runs))])
+        return replace(both, n=ours.n)
+    return Estimate(ours.mean - published, ours.se * (1 + ours.n / runs) ** 0.5, ours.df, ours.n, paired=False)
 
 
 def verdict(difference: Estimate) -> Verdict:
@@ -92,20 +99,15 @@ def verdict(difference: Estimate) -> Verdict:
     return "above" if difference.mean > 0 else "below"
 
 
-def _minus(ours: Estimate, published: Estimate) -> Estimate:
-    return replace(independent([(1.0, ours), (-1.0, published)]), n=ours.n)
-
-
 def _one(cell: Cell, metric: Metric, label: str, row: dict[Any, Any]) -> Comparison:
-    ours = estimate(values := cell.sample(metric))
-    spread = float(values.std(ddof=1)) if ours.n > 1 else NAN
+    values = cell.sample(metric)
     told = float(row["mean"]), float(row.get("std", NAN)), float(row.get("n", NAN))
-    by_std, by_ci95 = (_minus(ours, theirs(*told, spread, reading)) for reading in ("std", "ci95"))
+    by_std, by_ci95 = (minus(values, *told, reading) for reading in ("std", "ci95"))
     others = cell.sample(FORGETTING_RAPTOR) if metric is FORGETTING else values[:0]
     return Comparison(
         row["source"], row["place"], metric.name, label, row["method"], row["dataset"], int(row["memory"]), *told[:2],
-        ours.mean, ours.n, by_std, float(others.mean()) if len(others) else NAN, verdict(by_std), verdict(by_ci95),
-        by_std.against(0.0, ROUNDING) if ours.n >= ENOUGH else NAN,
+        estimate(values).mean, by_std.n, by_std, estimate(others).mean, verdict(by_std), verdict(by_ci95),
+        by_std.against(0.0, ROUNDING), note if isinstance(note := row.get("note"), str) else "",
     )  # fmt: skip
 
 
@@ -165,3 +167,13 @@ def headline(found: Sequence[Comparison]) -> str:
         f"outside when adjusted for the number of cells. {counts['too few runs']} cells have too few runs, "
         f"{counts['not run']} did not run."
     )
+
+
+def several_sources(found: Iterable[Comparison]) -> list[list[Comparison]]:
+    """Cells of ours that more than the paper has a value for, the paper's first. A run without a memory is one cell."""
+    cells: dict[tuple[object, ...], dict[str, Comparison]] = {}
+    for c in found:
+        if c.n and c.place not in ("table3", "table4", "table5"):
+            memory = c.memory if Row(c.method).uses_memory else 0
+            cells.setdefault((c.method, c.dataset, memory, c.metric), {}).setdefault(c.source, c)
+    return [list(by.values()) for by in cells.values() if by.keys() - {reference.PAPER}]

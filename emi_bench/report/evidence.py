@@ -14,6 +14,7 @@ from emi_bench.report.axes import ACCURACY, FORGETTING, Metric, Row, Setting, Sp
 from emi_bench.report.compare import Comparison, comparisons
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Record, Table
+from emi_bench.report.prediction import Panel, panels
 from emi_bench.report.sentences import Checked, check_sentences
 from emi_bench.report.statistics import ENOUGH, NAN, Contrast, Estimate, contrast, estimate, holm
 from emi_bench.report.studies import STUDIES, Study, all_studies
@@ -96,6 +97,11 @@ class Evidence:
     @cached_property
     def sentences(self) -> list[Checked]:
         return check_sentences(self.grid, self.studies) if self.grid.paper_settings else []
+
+    @cached_property
+    def proxy(self) -> list[Panel]:
+        """The paper's columns on less data, beside the published ones."""
+        return list(panels(self.grid))
 
     @cached_property
     def main(self) -> dict[bool, dict[str, Table]]:

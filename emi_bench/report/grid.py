@@ -51,7 +51,7 @@ class Grid:
         return Row(method, variant, replace(facts, role=role))
 
     @cached_property
-    def _main_seeds(self) -> frozenset[int]:
+    def main_seeds(self) -> frozenset[int]:
         """Without sweeps: the paper's seeds, where its columns have runs of them beside others; else nothing to tell
         apart."""
         seeds = {
@@ -78,10 +78,14 @@ class Grid:
 
     @cached_property
     def settings(self) -> list[Setting]:
-        """Columns that exist, the paper's first. Memory-free runs make a column only where nothing else does."""
+        """Columns that exist, the paper's first. Memory-free runs make columns only where nothing else does."""
         with_memory = {s for row, s in self._cells if row.uses_memory}
         covered = {(s.dataset, s.n_tasks) for s in with_memory}
-        alone = {s for row, s in self._cells if not row.uses_memory and (s.dataset, s.n_tasks) not in covered}
+        papers = {s.dataset for s in with_memory if is_paper_setting(s)}
+        alone = {
+            c for row, s in self._cells if not row.uses_memory for c in self._served(s)
+            if (s.dataset, s.n_tasks) not in covered or (is_paper_setting(c) and s.dataset not in papers)
+        }  # fmt: skip
         known = list(reference.settings()["datasets"])
 
         def order(s: Setting) -> tuple[Any, ...]:
@@ -93,6 +97,13 @@ class Grid:
         return sorted(
             (s for s in with_memory | alone | planned if self.scope.has_column(s.dataset, s.memory)), key=order
         )
+
+    def _served(self, setting: Setting) -> list[Setting]:
+        """The columns that memory-free runs stand in by themselves: those of the paper where they are its, else one."""
+        paper = reference.settings()["datasets"].get(setting.dataset, {}).get("memories", [])
+        memories = self._planned.memories(setting, self._source(setting)) or paper
+        columns = [replace(setting, memory=m) for m in sorted(memories)]
+        return [c for c in columns if is_paper_setting(c)] or [setting]
 
     @cached_property
     def paper_settings(self) -> list[Setting]:
@@ -138,7 +149,7 @@ class Grid:
         """The seeds that count in a cell; none where all do."""
         apart = not spare and not row.variant and is_paper_setting(setting)
         if not self._planned.parts:
-            return self._main_seeds if apart else frozenset()
+            return self.main_seeds if apart else frozenset()
         key = (row, setting)
         if key not in self._asked:
             empty = self._planned.seeds_at(row.method, setting, self._source(setting))

@@ -1,4 +1,4 @@
-"""A table as LaTeX (booktabs, multirow), and the preview document that compiles them all."""
+"""A table as LaTeX (booktabs), and the preview document that compiles them all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from emi_bench.report.model import Line, Table, Text, Value, number
 from emi_bench.report.plain import grid_of
 
-PACKAGES = r"% \usepackage{amsmath,amssymb,booktabs,graphicx,multirow}"
+PACKAGES = r"% \usepackage{amsmath,amssymb,booktabs,graphicx}"
 
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "α": r"$\alpha$",
@@ -58,18 +58,16 @@ def _line(line: Line, underline: bool) -> str:
 
 
 def _header(table: Table) -> list[str]:
-    grouped = any(g.plain for g, _ in table.groups)
     stub = [rf"\textbf{{{_text(t)}}}" if t.plain else "" for t in table.stub]
-    columns = [_text(c) for c in table.columns]
-    if not grouped:
-        return [" & ".join([*stub, *columns]) + r" \\"]
+    names = " & ".join([*stub, *(_text(c) for c in table.columns)]) + r" \\"
+    if not any(g.plain for g, _ in table.groups):
+        return [names]
     last = len(table.groups) - 1
     groups = [
         rf"\multicolumn{{{len(columns)}}}{{{'c' if i == last else 'c|'}}}{{{_text(g)}}}"
         for i, (g, columns) in enumerate(table.groups)
     ]
-    first = [rf"\multirow{{2}}{{*}}{{{t}}}" if t else "" for t in stub]
-    return [" & ".join([*first, *groups]) + r" \\", " & ".join([*[""] * len(stub), *columns]) + r" \\"]
+    return [" & ".join([*[""] * len(stub), *groups]) + r" \\", names]
 
 
 def _wide(table: Table) -> bool:
@@ -107,7 +105,7 @@ def preview(names: Sequence[str]) -> str:
 \documentclass[10pt]{{article}}
 \usepackage[utf8]{{inputenc}}
 \usepackage[a4paper,landscape,margin=1.5cm]{{geometry}}
-\usepackage{{amsmath,amssymb,booktabs,graphicx,multirow}}
+\usepackage{{amsmath,amssymb,booktabs,graphicx}}
 \pagestyle{{plain}}
 \begin{{document}}
 {body}

@@ -94,32 +94,25 @@ class Section:
 def mark_best(blocks: Sequence[Sequence[Line]], higher: bool, across: bool = False) -> tuple[tuple[Line, ...], ...]:
     """Bold for the best of each column and a mark for the second, on unrounded means, ties together.
 
-    `across` compares over the whole table instead (parameter studies). With fewer than two competitors nobody wins, and
-    no partial cell over a complete one: without complete cells those of as many runs compete.
+    `across` compares over the whole table instead (parameter studies). A partial cell has no mark: what the missing
+    runs would say is open. With fewer than two competitors nobody wins.
     """
     lines = [line for block in blocks for line in block]
     width = max((len(line.values) for line in lines), default=0)
-    pools = [list(range(width))] if across else [[c] for c in range(width)]
     best: dict[int, list[float]] = {}
-    complete_in: dict[int, bool] = {}
-    for pool in pools:
+    for pool in [range(width)] if across else [[c] for c in range(width)]:
         values = (line.values[c] for line in lines if line.compete for c in pool if c < len(line.values))
         found = [v.summary for v in values if v.summary is not None]
-        whole = [s for s in found if not s.partial]
-        if not whole and len({s.n for s in found}) == 1:
-            whole = found
-        ranked = sorted((s.mean for s in whole), reverse=higher)
-        if len(ranked) > 1 or (ranked and len(found) > 1):
-            second = next((m for m in ranked if abs(m - ranked[0]) > TIE), None)
-            for c in pool:
-                best[c] = [ranked[0]] if second is None else [ranked[0], second]
-                complete_in[c] = not whole[0].partial
+        ranked = sorted((s.mean for s in found if not s.partial), reverse=higher)
+        if ranked and len(found) > 1:
+            second = [m for m in ranked if abs(m - ranked[0]) > TIE]
+            best |= {c: [ranked[0], *second[:1]] for c in pool}
 
     def marked(value: Value, column: int) -> Value:
-        if value.summary is None or column not in best or (value.summary.partial and complete_in[column]):
+        if value.summary is None or value.summary.partial or column not in best:
             return value
         hit = [abs(value.summary.mean - b) <= TIE for b in best[column]]
-        return replace(value, best=hit[0], second=len(hit) > 1 and hit[1])
+        return replace(value, best=hit[0], second=any(hit[1:]))
 
     return tuple(
         tuple(

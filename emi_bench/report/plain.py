@@ -1,4 +1,4 @@
-"""A table as Markdown (also for the terminal) and as tidy CSV."""
+"""A table as Markdown, as text for the terminal and as tidy CSV; plain rows as HTML."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import itertools
 import textwrap
 from collections.abc import Sequence
+from html import escape
 
 from emi_bench.report.model import DAGGER, DASH, Record, Table, Value, number
 from emi_bench.report.statistics import NAN
@@ -70,6 +71,17 @@ def csv_text(records: Sequence[Record]) -> str:
             ["" if (v := r.get(k, "")) != v else float.__repr__(v) if isinstance(v, float) else v for k in names]
         )
     return out.getvalue()
+
+
+def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Safe markup, wide ones in a box that scrolls; nothing where there are no rows."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+    body = "".join(line(cells, "td") for cells in rows)
+    whole = f"<table><thead>{line(titles, 'th')}</thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll">{whole}</div>' if rows else ""
 
 
 def fitted_table(table: Table, width: int) -> str:

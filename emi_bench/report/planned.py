@@ -16,13 +16,13 @@ from typing import Any
 from emi_bench.report.axes import Pairs, Setting, odd_protocol, usual_protocol
 from emi_bench.report.runs import Run
 from emi_bench.run.spec import MODERN, Protocol, check_keys
-from emi_bench.sweep.grammar import Part, read_grammar
+from emi_bench.sweep.grammar import RunGroup, read_grammar
 
 #: The paper's figures, as a sweep names them.
 FIGURES = ("incremental", "kde", "tsne")
 
 
-def has(part: Part, run: Run) -> bool:
+def has(part: RunGroup, run: Run) -> bool:
     """Whether a run of this part may differ from this one in the seed alone."""
     return (
         run.row.method == part.method
@@ -38,7 +38,7 @@ def has(part: Part, run: Run) -> bool:
     )
 
 
-def is_at(part: Part, source: str, memory: int, n_tasks: int, protocol: Pairs) -> bool:
+def is_at(part: RunGroup, source: str, memory: int, n_tasks: int, protocol: Pairs) -> bool:
     """Whether the part runs in this column. Methods without memory have 0, whatever the sweep says."""
     if not _same_data(part.dataset, source) or not (memory == 0 or memory in part.memories):
         return False
@@ -56,7 +56,7 @@ def is_at(part: Part, source: str, memory: int, n_tasks: int, protocol: Pairs) -
 class Planned:
     """The parts of some sweeps. Without any, everything in the store is meant."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[RunGroup, ...] = ()
     tables: frozenset[int] = frozenset()  #: of the paper's; all where none is named
     figures: frozenset[str] = frozenset()  #: of the paper's, see FIGURES; all where none is named
 
@@ -81,7 +81,7 @@ class Planned:
         near = [p for p in self.parts if is_at(p, source, 0, setting.n_tasks, setting.protocol)]
         return {m for p in near for m in p.memories if m}
 
-    def _at(self, setting: Setting, source: str) -> list[Part]:
+    def _at(self, setting: Setting, source: str) -> list[RunGroup]:
         return [p for p in self.parts if is_at(p, source, setting.memory, setting.n_tasks, setting.protocol)]
 
 
@@ -130,7 +130,7 @@ def _as_stored(given: dict[str, Any]) -> dict[str, Any]:
     {'batch': 10, 'budget': 1.0}
     """
     stored = check_keys(Protocol, given, "protocol").model_dump(mode="json")
-    return {key: stored[key] for key in given}
+    return {key: stored[key] for key in given if key != "anytime"}  # who watches a run is no part of it
 
 
 def _same_data(planned: str, source: str) -> bool:

@@ -2,43 +2,43 @@
 
 A proxy is a column of the paper on less data (fewer pixels, images or channels). Its accuracies are not the paper's and
 are not meant to be; what it may predict is an order. So everything here is about order and direction: rank correlation,
-pairs in the wrong order, the sign of each step of the ablation (which sentences it can speak to: `scope`).
+pairs in the wrong order, the sign of each step of the ablation (which sentences it can speak to: `sentences.scope`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from emi_bench import reference
-from emi_bench.report.axes import papers_rows
+from emi_bench.report.axes import ACCURACY, FORGETTING, Metric, Row, Setting, competitors
+from emi_bench.report.grid import Grid
+from emi_bench.report.statistics import NAN, BySeed, Estimate, combination
 from emi_bench.report.studies import PARTS
 
 Array = NDArray[np.float64]
-#: method -> seed -> value in percent
-Samples = Mapping[str, Mapping[int, float]]
-#: method -> published mean and sample standard deviation in percent, and the number of runs
-Published = Mapping[str, "Printed"]
+Samples = Mapping[str, BySeed]  #: by method, in percent
+Published = Mapping[str, "PublishedValue"]  #: by method
 Flags = tuple[bool, ...]
 
 RESAMPLES = 4000
 SEED = 20250101
-ENOUGH = 3  #: fewer shared seeds make no interval
 REDUCTION = ("image_size", "train_per_class", "test_per_class")
+FEWEST = 3  #: methods: below, an order says nothing
 
 
-@dataclass(frozen=True)
-class Printed:
+class PublishedValue(NamedTuple):
     """A published cell, in percent."""
 
     mean: float
-    std: float = float("nan")
+    std: float = NAN
     n: int = 0
 
 
@@ -57,20 +57,17 @@ class Correlation:
 @dataclass(frozen=True)
 class Pair:
     """Two methods that the proxy orders otherwise than the paper. Gaps are `better` minus `worse`, by the paper's order
-    and counted so that the paper's is positive; `low` and `high` are the 95 % interval of ours over shared seeds."""
+    and counted so that the paper's is positive."""
 
     better: str
     worse: str
     printed: float
-    ours: float
-    low: float
-    high: float
-    n: int
+    gap: Estimate
 
     @property
     def beyond(self) -> bool | None:
         """Whether the seeds leave no doubt that it is reversed here; None where there are too few."""
-        return None if np.isnan(self.high) else self.high < 0
+        return self.gap.high < 0 if self.gap.enough else None
 
 
 @dataclass(frozen=True)
@@ -89,10 +86,7 @@ class Step:
     before: Flags
     after: Flags
     printed: float
-    ours: float
-    low: float
-    high: float
-    n: int
+    gap: Estimate
 
     @property
     def part(self) -> str:
@@ -101,14 +95,39 @@ class Step:
     @property
     def verdict(self) -> Literal["same direction", "opposite direction", "undecided", "too few seeds"]:
         """By the interval: a step is decided where it excludes zero."""
-        if np.isnan(self.low):
+        if not self.gap.enough:
             return "too few seeds"
-        if self.low <= 0 <= self.high:
+        if self.gap.low <= 0 <= self.gap.high:
             return "undecided"
-        return "same direction" if np.sign(self.ours) == np.sign(self.printed) else "opposite direction"
+        return "same direction" if np.sign(self.gap.mean) == np.sign(self.printed) else "opposite direction"
 
 
-# --- what is compared ------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Panel:
+    """One column of a proxy in one metric, beside the paper's."""
+
+    setting: Setting
+    metric: Metric
+    ours: Samples
+    paper: Published
+
+    @cached_property
+    def correlations(self) -> list[Correlation]:
+        return correlations(self.ours, self.paper)
+
+    @cached_property
+    def order(self) -> Order:
+        return order(self.ours, self.paper, higher=self.metric.higher)
+
+
+def panels(grid: Grid) -> Iterator[Panel]:
+    """Every column that is one of the paper's on less data, with accuracy and forgetting."""
+    for setting in (s for s in grid.settings if is_proxy(dict(s.protocol))):
+        for metric in (ACCURACY, FORGETTING):
+            paper = published(metric.name, setting.dataset, setting.n_tasks, setting.memory)
+            ours = {m: found for m in paper if (found := grid.cell(Row(m), setting).by_seed(metric))}
+            if len(common(ours, paper)) >= FEWEST:
+                yield Panel(setting, metric, ours, paper)
 
 
 def is_proxy(protocol: Mapping[str, Any]) -> bool:
@@ -121,22 +140,17 @@ def is_proxy(protocol: Mapping[str, Any]) -> bool:
     return any(protocol.get(k) is not None for k in REDUCTION) or protocol.get("width", width) < width
 
 
-def published(metric: str, dataset: str, n_tasks: int, memory: int) -> dict[str, Printed]:
+def published(metric: str, dataset: str, n_tasks: int, memory: int) -> dict[str, PublishedValue]:
     """The paper's column of the same data set, number of tasks and memory; empty where it has none."""
     v = reference.values(metric, reference.PAPER)
     v = v[(v["dataset"] == dataset) & (v["n_tasks"] == n_tasks) & (v["memory"] == memory)]
-    return {
-        m: Printed(float(a), float(s), int(n)) for m, a, s, n in zip(v.method, v["mean"], v["std"], v.n, strict=True)
-    }
+    cells = zip(v["method"], v["mean"], v["std"], v["n"], strict=True)
+    return {method: PublishedValue(float(mean), float(std), int(n)) for method, mean, std, n in cells}
 
 
-def competitors(ours: Samples, paper: Published) -> list[str]:
+def common(ours: Samples, paper: Published) -> list[str]:
     """Methods that both know, without the two bounds, which any ranking gets right."""
-    names = [row.method for row in papers_rows() if row.role != "bound"]
-    return [m for m in names if m in ours and m in paper]
-
-
-# --- how well it predicts --------------------------------------------------------------------------------------------
+    return [m for m in competitors() if m in ours and m in paper]
 
 
 def correlations(ours: Samples, paper: Published, methods: Sequence[str] | None = None) -> list[Correlation]:
@@ -145,9 +159,9 @@ def correlations(ours: Samples, paper: Published, methods: Sequence[str] | None 
     Seeds are shared by all methods (class order and stream are), so a resample draws seeds for all of them at once and
     then methods. The paper's numbers are taken as they stand.
     """
-    names = list(methods) if methods is not None else competitors(ours, paper)
+    names = list(methods) if methods is not None else common(ours, paper)
     shared = sorted(set.intersection(*(set(ours[m]) for m in names))) if names else []
-    if len(names) < 3 or not shared:
+    if len(names) < FEWEST or not shared:
         return []
     theirs = np.array([paper[m].mean for m in names])
     table = np.array([[ours[m][s] for s in shared] for m in names])  # methods x seeds
@@ -183,51 +197,27 @@ def _kendall(x: Array, y: Array) -> Array:
     return found
 
 
-def paired_interval(x: Mapping[int, float], y: Mapping[int, float]) -> tuple[float, float, float, int]:
-    """Mean of x - y over shared seeds, its 95 % t interval (NaN below three seeds), and how many seeds.
-
-    >>> [round(v, 2) for v in paired_interval({0: 3.0, 1: 5.0, 2: 4.0}, {0: 2.0, 1: 3.0, 2: 1.0})]
-    [2.0, -0.48, 4.48, 3]
-    """
-    shared = sorted(x.keys() & y.keys())
-    if not shared:
-        return float("nan"), float("nan"), float("nan"), 0
-    d = np.array([x[s] - y[s] for s in shared])
-    if len(d) < ENOUGH:
-        return float(d.mean()), float("nan"), float("nan"), len(d)
-    half = float(stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / len(d) ** 0.5)
-    return float(d.mean()), float(d.mean()) - half, float(d.mean()) + half, len(d)
-
-
 def order(ours: Samples, paper: Published, *, higher: bool) -> Order:
     """Every pair of competitors; `higher` says which way is better."""
-    same, tied, wrong = 0, 0, []
-    for a, b in itertools.combinations(competitors(ours, paper), 2):
-        gap = (paper[a].mean - paper[b].mean) * (1 if higher else -1)
-        if gap == 0:
+    same, tied, wrong, sign = 0, 0, [], 1.0 if higher else -1.0
+    for a, b in itertools.combinations(common(ours, paper), 2):
+        if paper[a].mean == paper[b].mean:
             tied += 1
             continue
-        better, worse = (a, b) if gap > 0 else (b, a)
-        mean, low, high, n = paired_interval(ours[better], ours[worse])
-        if not higher:
-            mean, low, high = -mean, -high, -low
-        if not n:
-            continue
-        if mean < 0:
-            wrong.append(Pair(better, worse, abs(gap), mean, low, high, n))
+        better, worse = sorted((a, b), key=lambda m: -sign * paper[m].mean)
+        gap = combination([(sign, ours[better]), (-sign, ours[worse])])
+        if gap.mean < 0:
+            wrong.append(Pair(better, worse, abs(paper[a].mean - paper[b].mean), gap))
         else:
             same += 1
-    return Order(same, tied, tuple(sorted(wrong, key=lambda p: (p.ours, p.better, p.worse))))
+    return Order(same, tied, tuple(sorted(wrong, key=lambda p: (p.gap.mean, p.better, p.worse))))
 
 
-def steps(ours: Mapping[Flags, Mapping[int, float]], paper: Mapping[Flags, float]) -> list[Step]:
+def steps(ours: Mapping[Flags, BySeed], paper: Mapping[Flags, float]) -> list[Step]:
     """Every pair of rows of the ablation that differ in one part, the part off and then on."""
-    found = []
-    for before, after in itertools.permutations(paper, 2):
-        switched = [(b, a) for b, a in zip(before, after, strict=True) if b != a]
-        if switched != [(False, True)] or before not in ours or after not in ours:
-            continue
-        mean, low, high, n = paired_interval(ours[after], ours[before])
-        if n:
-            found.append(Step(before, after, paper[after] - paper[before], mean, low, high, n))
-    return found
+    return [
+        Step(before, after, paper[after] - paper[before], combination([(1.0, ours[after]), (-1.0, ours[before])]))
+        for before, after in itertools.permutations(paper, 2)
+        if [(b, a) for b, a in zip(before, after, strict=True) if b != a] == [(False, True)]
+        and before in ours and after in ours
+    ]  # fmt: skip

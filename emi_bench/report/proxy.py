@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from html import escape
 
-from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, FORGETTING, Metric, Row, Setting
+from emi_bench.report.axes import ACCURACY, Row, Setting
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.model import Record, Section, number
-from emi_bench.report.plain import csv_text
-from emi_bench.report.prediction import (
-    Order,
-    Published,
-    Samples,
-    Step,
-    competitors,
-    correlations,
-    is_proxy,
-    order,
-    published,
-    steps,
-)
-from emi_bench.report.scope import Scope, scope
-from emi_bench.report.studies import PARTS
-from emi_bench.report.studies import published as printed_study
+from emi_bench.report.plain import csv_text, html_table
+from emi_bench.report.prediction import Panel, Step, steps
+from emi_bench.report.sentences.scope import Said, proxy_says
+from emi_bench.report.statistics import Estimate
+from emi_bench.report.studies import PARTS, published
 
-FEWEST = 3  #: methods: below, an order says nothing
 INTRO = (
     "These columns are the paper's on less data: fewer pixels, images or channels. Their accuracies are not the "
     "paper's and are not meant to be; what they may predict is an order. Rank correlations are over the methods "
@@ -36,62 +22,32 @@ INTRO = (
 )
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One column of a proxy in one metric, beside the paper's."""
-
-    setting: Setting
-    metric: Metric
-    ours: Samples
-    paper: Published
-
-
-def panels(evidence: Evidence) -> Iterator[Panel]:
-    """Every column that is one of the paper's on less data, with accuracy and forgetting."""
-    grid = evidence.grid
-    for setting in grid.settings:
-        if not is_proxy(dict(setting.protocol)):
-            continue
-        for metric in (ACCURACY, FORGETTING):
-            paper = published(metric.name, setting.dataset, setting.n_tasks, setting.memory)
-            rows = [Row(m) for m in paper]
-            ours = {r.method: found for r in rows if (found := grid.cell(r, setting).by_seed(metric))}
-            if len(competitors(ours, paper)) >= FEWEST:
-                yield Panel(setting, metric, ours, paper)
-
-
 def proxy_section(evidence: Evidence) -> Section | None:
     """Does the proxy predict the paper?"""
-    found = list(panels(evidence))
-    if not found:
+    if not evidence.proxy:
         return None
-    html = [f"<p>{INTRO}</p>"]
-    records: list[Record] = []
-    for panel in found:
-        pairs = order(panel.ours, panel.paper, higher=panel.metric.higher)
-        html += _order_html(panel, pairs)
-        records += _records(panel, pairs)
-    columns = list(dict.fromkeys(p.setting for p in found))
+    columns = list(dict.fromkeys(p.setting for p in evidence.proxy))
+    html, records = [f"<p>{INTRO}</p>"], list[Record]()
+    for panel in evidence.proxy:
+        html += _order_html(panel)
+        records += _order_records(panel)
     for study in (s for s in evidence.studies[PARTS.kind] if s.setting in columns):
-        ours = {point: cell.by_seed(ACCURACY) for point, cell in study.points.items()}
-        html += _steps_html(study.setting, steps(ours, printed_study(PARTS)))
-    named = [(s.dataset, s.memory) for s in columns]
-    studied = {
-        kind: (s.setting.dataset, s.setting.memory)
-        for kind, some in evidence.studies.items()
-        for s in some
-        if s.setting in columns
-    }
-    html += _scope_html([scope(claim, named, studied) for claim in reference.claims()])
+        found = steps({point: cell.by_seed(ACCURACY) for point, cell in study.points.items()}, published(PARTS))
+        html += _steps_html(study.setting, found)
+        records += [
+            _record(study.setting, ACCURACY.name, "ablation step", PARTS.words(s.before), s.part, s.printed, s.gap)
+            for s in found
+        ]
+    html += _sentences_html(proxy_says(evidence.grid, evidence.studies, columns))
     return Section("proxy", "Does the proxy predict the paper?", "\n".join(html), {"prediction.csv": csv_text(records)})
 
 
-def _order_html(panel: Panel, pairs: Order) -> list[str]:
-    head = f"<h3>{escape(panel.setting.title)}: {panel.metric.title.lower()}</h3>"
+def _order_html(panel: Panel) -> list[str]:
     told = [
-        f"{c.name} {c.value:.2f} [{c.low:.2f}, {c.high:.2f}] over {c.n_methods} methods and {_seeds(c.n_seeds)}"
-        for c in correlations(panel.ours, panel.paper)
+        f"<p>{c.name} {c.value:.2f} [{c.low:.2f}, {c.high:.2f}] over {c.n_methods} methods and {_seeds(c.n_seeds)}</p>"
+        for c in panel.correlations
     ]
+    pairs = panel.order
     total = pairs.same + len(pairs.reversed)
     decided = sum(p.beyond is True for p in pairs.reversed)
     said = (
@@ -99,56 +55,57 @@ def _order_html(panel: Panel, pairs: Order) -> list[str]:
         f"not; {decided} of these are decided by the seeds."
     )
     rows = [
-        (Row(p.better).title, Row(p.worse).title, f"{p.printed:+.1f}", _gap(p.ours, p.low, p.high), _seeds(p.n),
+        (Row(p.better).title, Row(p.worse).title, f"{p.printed:+.1f}", _gap(p.gap), _seeds(p.gap.n),
          {True: "yes", False: "no", None: "too few seeds"}[p.beyond])
         for p in pairs.reversed
     ]  # fmt: skip
     titles = ("better in the paper", "than", "published", "proxy", "over", "decided")
-    return [head, *(f"<p>{t}</p>" for t in told), f"<p>{said}</p>", *_table(titles, rows)]
+    head = f"<h3>{escape(panel.setting.title)}: {panel.metric.title.lower()}</h3>"
+    return [head, *told, f"<p>{said}</p>", html_table(titles, rows)]
 
 
 def _steps_html(setting: Setting, found: Sequence[Step]) -> list[str]:
     rows = [
-        (s.part, PARTS.words(s.before), f"{s.printed:+.1f}", _gap(s.ours, s.low, s.high), _seeds(s.n), s.verdict)
-        for s in found
+        (s.part, PARTS.words(s.before), f"{s.printed:+.1f}", _gap(s.gap), _seeds(s.gap.n), s.verdict) for s in found
     ]
     titles = ("switched on", "over", "published", "proxy", "over seeds", "verdict")
-    return [f"<h3>{escape(setting.title)}: steps of the ablation</h3>", *_table(titles, rows)]
+    return [f"<h3>{escape(setting.title)}: steps of the ablation</h3>", html_table(titles, rows)]
 
 
-def _scope_html(scopes: Sequence[Scope]) -> list[str]:
-    silent = [s for s in scopes if not s.speaks]
-    said = (
-        f"Of the paper's {len(scopes)} sentences a proxy with these columns can speak to {len(scopes) - len(silent)}, "
-        "and to their direction alone."
+def _sentences_html(said: Sequence[Said]) -> list[str]:
+    silent = sum(s.verdict == "cannot say" for s in said)
+    head = (
+        f"Of the paper's {len(said)} sentences a proxy with these columns can speak to {len(said) - silent}, and to "
+        "their direction alone; whatever size is printed is not judged."
     )
-    return [
-        "<h3>What it cannot say</h3>",
-        f"<p>{said}</p>",
-        *_table(("sentence", "why not"), [(s.claim, s.why) for s in silent]),
+    lines = [
+        f'<li><blockquote>{escape(s.quote)}</blockquote><p><span class="verdict {s.verdict.replace(" ", "-")}">'
+        f"{s.verdict}</span> <small>{escape(s.numbers)}</small></p></li>"
+        for s in sorted(said, key=lambda s: s.verdict == "cannot say")
     ]
+    return ["<h3>The paper's sentences</h3>", f"<p>{head}</p>", '<ul class="claims">', *lines, "</ul>"]
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    if not rows:
-        return []
-    head = "".join(f"<th>{escape(t)}</th>" for t in titles)
-    body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
-    return [f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>']
+def _order_records(panel: Panel) -> Iterable[Record]:
+    for c in panel.correlations:
+        yield _record(panel.setting, panel.metric.name, c.name) | {
+            "ours": c.value, "low": c.low, "high": c.high, "n": c.n_seeds
+        }  # fmt: skip
+    for p in panel.order.reversed:
+        yield _record(panel.setting, panel.metric.name, "reversed pair", p.better, p.worse, p.printed, p.gap)
 
 
-def _records(panel: Panel, pairs: Order) -> Iterable[Record]:
-    where = {"dataset": panel.setting.dataset, "memory": panel.setting.memory, "metric": panel.metric.name}
-    for c in correlations(panel.ours, panel.paper):
-        yield where | {"kind": c.name, "first": "", "second": "", "published": "", "ours": c.value, "low": c.low,
-                       "high": c.high, "n": c.n_seeds}  # fmt: skip
-    for p in pairs.reversed:
-        yield where | {"kind": "reversed pair", "first": p.better, "second": p.worse, "published": p.printed,
-                       "ours": p.ours, "low": p.low, "high": p.high, "n": p.n}  # fmt: skip
+def _record(
+    setting: Setting, metric: str, kind: str, first: str = "", second: str = "", printed: float | str = "",
+    gap: Estimate | None = None,
+) -> dict[str, object]:  # fmt: skip
+    told = {"dataset": setting.dataset, "memory": setting.memory, "metric": metric, "kind": kind, "first": first,
+            "second": second, "published": printed}  # fmt: skip
+    return told | ({"ours": gap.mean, "low": gap.low, "high": gap.high, "n": gap.n} if gap else {})
 
 
-def _gap(mean: float, low: float, high: float) -> str:
-    return f"{mean:+.1f}" + ("" if low != low else f" [{number(low)}, {number(high)}]")
+def _gap(gap: Estimate) -> str:
+    return f"{gap.mean:+.1f}" + (f" [{number(gap.low)}, {number(gap.high)}]" if gap.enough else "")
 
 
 def _seeds(n: int) -> str:

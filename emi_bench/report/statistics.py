@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +33,7 @@ class Estimate:
     def enough(self) -> bool:
         return self.se == self.se
 
-    @property
+    @cached_property
     def half(self) -> float:
         """Half the width of the 95 % t interval."""
         return float(stats.t.ppf(0.975, self.df)) * self.se if self.enough else NAN
@@ -86,10 +87,10 @@ def independent(terms: Sequence[tuple[float, Estimate]]) -> Estimate:
 
 
 def combination(terms: Sequence[tuple[float, BySeed]]) -> Estimate:
-    """A weighted sum of samples by seed, a difference say: over the seeds they share, if these are two or more; else
-    of independent samples."""
+    """A weighted sum of samples by seed, a difference say: over the seeds they share, if these are enough for an
+    interval or the samples are not; else of independent samples."""
     shared = sorted(set.intersection(*(set(x) for _, x in terms)))
-    if len(shared) > 1:
+    if len(shared) >= ENOUGH or (len(shared) > 1 and min(len(x) for _, x in terms) < ENOUGH):
         return estimate([sum(w * x[s] for w, x in terms) for s in shared])
     return independent([(w, estimate(list(x.values()))) for w, x in terms])
 
@@ -146,7 +147,7 @@ class Contrast(Estimate):
 
 
 def contrast(x: BySeed, y: BySeed, higher: bool = True) -> Contrast:
-    """Two samples by seed. Shared seeds make it paired, if there are two or more."""
+    """Two samples by seed, paired where they share enough (`combination`)."""
     e = combination([(1.0, x), (-1.0, y)])
     better = improvement(np.array(list(x.values())), np.array(list(y.values())), higher)
     d = np.array([x[s] - y[s] for s in sorted(x.keys() & y.keys())]) if e.paired else np.zeros(0)

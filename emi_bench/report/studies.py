@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emi_bench import reference
@@ -131,9 +131,23 @@ def in_a_study(grid: Grid, row: Row, setting: Setting) -> bool:
     )
 
 
-def readings(grid: Grid, setting: Setting, method: str = METHOD) -> list[tuple[Row, Cell, dict[str, Any]]]:
-    """Variants that are no point of the three studies, with what they change against the default run."""
-    if not grid.cell(grid.row(method), setting, spare=True).n:
-        return []
-    rows = [r for r in grid.variants(setting) if r.method == method and not in_a_study(grid, r, setting)]
-    return [(r, cell, cell.runs[0].constants) for r in rows if (cell := grid.cell(r, setting)).n]
+def readings(grid: Grid, setting: Setting) -> dict[str, Cell]:
+    """What a shortfall of EMI may come from, by name: what it is built on, every other reading of the paper, another
+    order of the classes. Nothing where no reading ran beside the default."""
+    rows = [r for r in grid.variants(setting) if r.method == METHOD and grid.cell(r, setting).n]
+    flips = [r for r in rows if not in_a_study(grid, r, setting)]
+    if not flips or not grid.cell(Row(METHOD), setting, spare=True).n:
+        return {}
+    found, bare = {"OCM": grid.cell(Row("ocm"), setting, spare=True)}, {k: k == "dualnet" for k in PARTS.keys}
+    for row in sorted(rows, key=lambda r: r in flips):
+        cell = grid.cell(row, setting)
+        if row in flips:
+            found[", ".join(f"{k}: {v}" for k, v in cell.runs[0].constants.items())] = cell
+        elif bare.items() <= cell.runs[0].config.items():
+            found["DualNet alone"] = cell
+    for other in grid.settings:
+        kin = replace(other, protocol=setting.protocol) == setting
+        odd = dict(set(other.protocol) - set(setting.protocol))
+        if kin and odd.keys() == {"class_order"}:
+            found[f"class_order: {odd['class_order']}"] = grid.cell(Row(METHOD), other, spare=True)
+    return {name: cell for name, cell in found.items() if cell.n}

@@ -111,12 +111,12 @@ def method_table(
 def main_tables(evidence: Evidence, paper: bool) -> dict[str, Table]:
     """Table I and II for the paper's columns, or the same for the others, by the keys of MAIN.
 
-    Variants have rows of their own below their method, but for the points of the studies; the paper's frame leaves them
-    to a table of their own.
+    Variants have rows of their own below their method, but for the points of the studies, which have tables.
     """
     grid = evidence.grid
     settings = grid.paper_settings if paper else grid.other_settings
-    rows = [r for r in grid.rows(settings, variants=not paper) if not _is_point(grid, r, settings)]
+    aside = _aside(grid) if paper else []
+    rows = [r for r in grid.rows(settings, variants=True) if r not in aside and not _is_point(grid, r, settings)]
     out = {}
     for key, (kind, metric) in MAIN.items() if settings else ():
         number = {"accuracy": 1, "forgetting": 2}.get(kind) if paper else None
@@ -138,17 +138,24 @@ def _is_point(grid: Grid, row: Row, settings: Sequence[Setting]) -> bool:
     return bool(row.variant and ran and default and all(in_a_study(grid, row, s) for s in ran))
 
 
+def _aside(grid: Grid) -> list[Row]:
+    """Variants that do not stand between the paper's rows: those that ran on spare seeds alone, all where its frame was
+    asked for."""
+    settings, frame = grid.paper_settings, grid.scope.paper_grid
+    found = [r for r in grid.rows(settings, variants=True) if r.variant and not _is_point(grid, r, settings)]
+    seeds = {r: {run.seed for s in settings for run in grid.cell(r, s).runs} for r in found}
+    return [r for r in found if frame or (grid.main_seeds and not seeds[r] & grid.main_seeds)]
+
+
 def variants_table(evidence: Evidence) -> list[Table]:
-    """Variants in the paper's columns, each below its default."""
+    """The variants that stand aside of the paper's rows, each below its default."""
     grid = evidence.grid
-    found = [r for r in grid.rows(grid.paper_settings, variants=True) if r.variant]
-    rows = [r for r in found if not _is_point(grid, r, grid.paper_settings)]
-    settings = [s for s in grid.paper_settings if any(grid.cell(r, s).n for r in rows)]
-    defaults = {grid.row(r.method) for r in rows}
+    rows = _aside(grid)
     if not rows:
         return []
+    settings = [s for s in grid.paper_settings if any(grid.cell(r, s).n for r in rows)]
     empty = Table("variants", "variants", None, "Variants: average accuracy", (), (), ())
-    every = sorted(defaults | set(rows), key=lambda r: r.order)
+    every = sorted({grid.row(r.method) for r in rows} | set(rows), key=lambda r: r.order)
     return [method_table(grid, settings, every, ACCURACY, evidence.spread, empty)]
 
 
@@ -211,7 +218,7 @@ def study_tables(evidence: Evidence) -> list[Table]:
     out = []
     for kind, studies in evidence.studies.items():
         for s in studies:
-            where = f"{dataset_title(s.setting.dataset)} ({memory_title(s.setting.memory)})"
+            where = s.setting.title
             number = s.about.number if is_study_setting(s.setting) else None
             name = f"table{number}" if number else f"{kind}_{s.setting.slug}"
             title = f"Table {ROMAN[number]}: {kind}" if number else f"{kind.capitalize()} on {where}"
@@ -259,7 +266,7 @@ def _efficiency(setting: Setting, cells: Mapping[Row, Cell], spread: Spread, tab
     devices = sorted({str(r.about.get("device")) for cell in cells.values() for r in cell.runs})
     several = " The runs are of different devices: their times are not comparable." if len(devices) > 1 else ""
     extra = f" Device: {', '.join(devices)}.{several}{packed}{protocol_words([setting])}"
-    what = f"Efficiency on {dataset_title(setting.dataset)} ({memory_title(setting.memory)})"
+    what = f"Efficiency on {setting.title}"
     return replace(table, caption=caption(what, None, table.summaries, spread, extra, table.has_gaps))
 
 

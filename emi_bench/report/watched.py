@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from emi_bench.anytime import summary
 from emi_bench.report.axes import Setting, dataset_title, memory_title
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.model import Record, Section
-from emi_bench.report.plain import csv_text
+from emi_bench.report.plain import csv_text, html_table
 
 COLUMNS = {
     "end": "End",
@@ -25,36 +24,24 @@ COLUMNS = {
 
 def while_the_stream_runs(evidence: Evidence) -> Section | None:
     """End accuracy, average anytime accuracy and worst case beside each other."""
-    records: list[Record] = []
+    records, body = list[Record](), list[list[str]]()
     for setting, rows in evidence.watched.items():
         for row, runs in rows.items():
             found = [summary(points) for points in runs]
-            record: dict[str, Any] = {
-                "dataset": setting.dataset,
-                "memory": setting.memory,
-                "method": row.title,
-                "n": len(runs),
-            }
-            for key in COLUMNS:
-                values = 100 * np.array([f[key] for f in found])
-                record |= {
-                    key: values.mean().item(),
-                    f"{key}_std": values.std(ddof=1).item() if len(runs) > 1 else None,
-                }
-            records.append(record)
+            told = {key: _mean_and_std([100 * f[key] for f in found]) for key in COLUMNS}
+            records.append(
+                {"dataset": setting.dataset, "memory": setting.memory, "method": row.title, "n": len(runs)}
+                | {name: v for k, pair in told.items() for name, v in zip((k, f"{k}_std"), pair, strict=True)}
+            )
+            body.append([setting.title, row.title, str(len(runs)), *(_value(*pair) for pair in told.values())])
     if not records:
         return None
-    body = [
-        [f"{dataset_title(str(r['dataset']))}, {memory_title(int(r['memory']))}", str(r["method"]), str(r["n"])]
-        + [_value(r[key], r[f"{key}_std"]) for key in COLUMNS]
-        for r in records
-    ]
     words = (
         "In percent, mean ± sample standard deviation over the runs, on the images of the curve. AAA: the mean over "
         "the stream. WC-ACC: the newest task now, every other at its worst since it was learned (low on few images). "
         "Stability gap: the drop right after a task begins. Recency share: predictions that fall into the newest task."
     )
-    html = _table(["", "Method", "Runs", *COLUMNS.values()], body) + f"<p>{escape(words)}</p>"
+    html = html_table(["", "Method", "Runs", *COLUMNS.values()], body) + f"<p>{escape(words)}</p>"
     return Section("anytime", "While the stream runs", html, {"tables/anytime.csv": csv_text(records)})
 
 
@@ -63,38 +50,30 @@ def equal_compute(evidence: Evidence) -> Section | None:
     grid = evidence.grid
     records: list[Record] = []
     for setting in grid.settings:
-        budget = dict(setting.protocol).get("budget")
+        budget = setting.budget
         for row in grid.rows([setting], variants=True) if budget is not None else ():
-            runs = grid.cell(row, setting).runs
-            if not runs:
-                continue
-            accuracies = 100 * np.array([r.values["average_accuracy"] for r in runs])
-            told = runs[0].about
-            records.append(
-                {"dataset": setting.dataset, "memory": setting.memory, "budget": budget, "method": row.title,
-                 "cost": told.get("cost"), "train_every": told.get("train_every"), "n": len(runs),
-                 "mean": accuracies.mean().item(), "std": accuracies.std(ddof=1).item() if len(runs) > 1 else None}
-            )  # fmt: skip
+            if runs := grid.cell(row, setting).runs:
+                mean, std = _mean_and_std([100 * r.values["average_accuracy"] for r in runs])
+                records.append(
+                    {"dataset": setting.dataset, "memory": setting.memory, "budget": budget, "method": row.title,
+                     "cost": runs[0].about.get("cost"), "train_every": runs[0].about.get("train_every"),
+                     "n": len(runs), "mean": mean, "std": std}
+                )  # fmt: skip
     if not records:
         return None
     records.sort(key=lambda r: (str(r["dataset"]), int(r["memory"]), float(r["budget"]), -float(r["mean"])))
     body = [
-        [
-            f"{dataset_title(str(r['dataset']))}, {memory_title(int(r['memory']))}",
-            f"{float(r['budget']):g}",
-            str(r["method"]),
-            "–" if r["cost"] is None else f"{float(r['cost']):.1f}",
-            f"{float(r['train_every'] or 1):g}",
-            _value(r["mean"], r["std"]),
-        ]
+        [f"{dataset_title(str(r['dataset']))} {memory_title(int(r['memory']))}", f"{float(r['budget']):g}",
+         str(r["method"]), "–" if r["cost"] is None else f"{float(r['cost']):.1f}", f"{float(r['train_every'] or 1):g}",
+         _value(r["mean"], r["std"])]
         for r in records
-    ]
+    ]  # fmt: skip
     words = (
         "Budget and cost of a batch in steps of ER. Who costs more than the budget trains on every so many-th batch "
         "only and never sees the others. Accuracy in percent at the end."
     )
     head = ["", "Budget", "Method", "Cost", "Trains on every", "Accuracy"]
-    html = _table(head, body) + f"<p>{escape(words)}</p>"
+    html = html_table(head, body) + f"<p>{escape(words)}</p>"
     return Section("budget", "At equal compute", html, {"tables/budget.csv": csv_text(records)})
 
 
@@ -109,13 +88,10 @@ def short_stream_words(settings: Sequence[Setting], methods: set[str]) -> str:
     )
 
 
-def _value(mean: object, std: object) -> str:
-    return f"{mean:.1f}" + (f" ± {std:.1f}" if isinstance(std, float) else "") if isinstance(mean, float) else "–"
+def _mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
+    x = np.array(values)
+    return x.mean().item(), x.std(ddof=1).item() if len(x) > 1 else None
 
 
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-    rows = "".join(line(cells, "td") for cells in body)
-    return f"<table><thead>{line(head, 'th')}</thead><tbody>{rows}</tbody></table>"
+def _value(mean: float, std: float | None) -> str:
+    return f"{mean:.1f}" + ("" if std is None else f" ± {std:.1f}")

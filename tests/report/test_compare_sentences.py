@@ -11,7 +11,8 @@ from scipy import stats
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, papers_rows
-from emi_bench.report.compare import by_method, headline, tally, verdict
+from emi_bench.report.build import ReportOptions, build_from
+from emi_bench.report.compare import by_method, headline, several_sources, tally, verdict
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.grid import Grid
 from emi_bench.report.plain import csv_text
@@ -104,6 +105,38 @@ def test_other_sources_stand_beside_the_paper(paper_evidence):
              and c.metric == "average_accuracy"]  # fmt: skip
     assert {c.source for c in found if c.place != "table3"} == {"emi_paper", "ocm2022", "libcontinual"}
     assert len({c.mean for c in found}) == 1
+
+
+def test_the_reference_frameworks_own_run_is_an_anchor_beside_the_paper(tmp_path):
+    v = reference.values(source="framework_run")
+    assert {(r.method, r.metric): r["mean"] for _, r in v.iterrows()} == {
+        ("finetune", "average_accuracy"): 18.1, ("finetune", "forgetting"): 86.9, ("er", "average_accuracy"): 23.0,
+    }  # fmt: skip
+    runs = synthetic_runs(grid_cells(["finetune", "er"], [("cifar10", 5, 200), ("cifar10", 5, 1000)]), range(6))
+    found = several_sources(Evidence(Grid(runs)).compared)
+    told = {(c[0].method, c[0].memory, c[0].metric): {x.source: x.published for x in c} for c in found}
+    assert told["finetune", 200, "average_accuracy"] == {"emi_paper": 17.4, "framework_run": 18.1}
+    assert told["finetune", 200, "forgetting"] == {"framework_run": 86.9}
+    assert told["er", 1000, "average_accuracy"].items() >= {"emi_paper": 31.3, "framework_run": 23.0}.items()
+    assert ("finetune", 1000, "average_accuracy") not in told  # the same runs
+    verdicts = {x.source: x.verdict for c in found for x in c if (x.method, x.memory) == ("er", 1000)}
+    assert (verdicts["emi_paper"], verdicts["framework_run"]) == ("agrees", "above")  # these runs are near the paper
+    page = build_from(runs, tmp_path, ReportOptions(only=("html",))).open_first.read_text("utf-8")
+    assert "the framework, one run, after each task 88.8, 65.8, 44.1, 35.2, 23.0" in page
+
+
+def test_fine_tune_alone_stands_in_the_papers_columns_and_is_judged():
+    grid = Grid(synthetic_runs(grid_cells(["finetune"], [("cifar100", 10, 500)]), range(3)))
+    assert [s.memory for s in grid.paper_settings] == [500, 1000, 2000]
+    assert grid.other_settings == []
+    small = synthetic_runs(grid_cells(["finetune", "er"], [("cifar100", 10, 1000)]), range(3))
+    small = small.assign(protocol=[p | {"width": 8} for p in small["protocol"]], run_id="small-" + small["run_id"])
+    beside = Grid(pd.concat([small, synthetic_runs(grid_cells(["finetune"], [("cifar100", 10, 500)]), range(3))]))
+    assert (len(beside.paper_settings), len(beside.other_settings)) == (3, 1)
+    found = [c for c in Evidence(grid).compared if c.place == "table1"]
+    assert {(c.memory, c.published, c.n, c.verdict) for c in found} == {
+        (m, 5.8, 3, "agrees") for m in (500, 1000, 2000)
+    }  # fmt: skip
 
 
 def test_a_grid_that_is_not_the_papers_is_compared_with_nothing(digits_grid):

@@ -14,13 +14,15 @@ import pytest
 
 from emi_bench.facts import Facts
 from emi_bench.report.axes import Row, papers_rows
+from emi_bench.report.build import ReportOptions, build_from
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures import Drawing, all_figures, save
-from emi_bench.report.figures.canvas import look
+from emi_bench.report.figures.canvas import band, look, new_figure
 from emi_bench.report.figures.features import on_circle
 from emi_bench.report.grid import Grid
-from emi_bench.report.page.pictures import picture_of
-from tests.report.synthetic import grid_cells, synthetic_runs
+from emi_bench.report.page.pictures import night, night_style, picture_of
+from emi_bench.report.planned import read_planned
+from tests.report.synthetic import Cell, grid_cells, run_row, synthetic_runs
 from tests.report.synthetic_store import synthetic_features
 
 
@@ -40,7 +42,7 @@ def frame(drawing: Drawing) -> pd.DataFrame:
 
 def test_everything_the_store_can_serve_is_drawn(drawn, drawn_digits):
     wanted = {"incremental_accuracy", "memory", "cost", "differences", "forest_accuracy", "forest_forgetting",
-              "ablation", "alpha", "prototypes", "readings_cifar100_t10_m1000", "matrices_cifar10_t5_m200"}  # fmt: skip
+              "ablation", "alpha", "prototypes", "readings", "matrices_cifar10_t5_m200"}  # fmt: skip
     assert wanted <= set(drawn)
     wanted = {"incremental_accuracy", "memory", "cost", "differences", "overall", "matrices_digits_t5_m50",
               "kde_digits_t5_m50", "tsne_digits_t5_m100"}  # fmt: skip
@@ -80,12 +82,46 @@ def test_studies_carry_the_papers_value_beside_ours(drawn):
 
 
 def test_readings_are_paired_against_the_default(drawn, paper_runs):
-    data = frame(drawn["readings_cifar100_t10_m1000"]).set_index("variant")
+    data = frame(drawn["readings"]).set_index("change")
     emi = paper_runs[(paper_runs["method"] == "emi") & (paper_runs["memory"] == 1000)].set_index(["variant", "seed"])
-    gap = (emi.loc["same-level", "average_accuracy"] - emi.loc["", "average_accuracy"]) * 100
-    assert set(data.index) == {"threshold-cos", "same-level"}
-    assert data.loc["same-level", "mean"] == pytest.approx(gap.mean())
-    assert data.loc["same-level", "change"] == "fast_net: same_level"
+    changes = {
+        "DualNet alone": "ablation1",
+        "fast_net: same_level": "same-level",
+        "dmi_threshold: cos": "threshold-cos",
+    }
+    assert list(data.index) == ["OCM", *changes]
+    for change, variant in changes.items():
+        gap = (emi.loc[variant, "average_accuracy"] - emi.loc["", "average_accuracy"]) * 100
+        assert data.loc[change, "mean"] == pytest.approx(gap.mean())
+    assert data["paper_minus_default"].iloc[0] == pytest.approx(32.5 - emi.loc["", "average_accuracy"].mean() * 100)
+
+
+def test_one_figure_is_drawn_from_all_readings_sweeps(tmp_path):
+    """SYNTHETIC runs of every cell of the three files: one panel a column, a row a reading, OCM, DualNet and the
+    natural class order among them."""
+    files = sorted((Path(__file__).parents[2] / "sweeps").glob("readings*.yaml"))
+    assert len(files) == 3
+    rows = []
+    for part in (p for f in files for p in read_planned([f]).parts):
+        changes = tuple((k, v) for k, v in part.constants.items())
+        cell = Cell(part.method, part.dataset, {"cifar10": 5, "cifar100": 10}[part.dataset], part.memories[0],
+                    part.variant, changes)  # fmt: skip
+        for seed in part.seeds:
+            row = run_row(cell, seed)
+            order = part.protocol.get("class_order", "seed")  # two files share the default's runs
+            rows.append(row | {"protocol": row["protocol"] | part.protocol, "run_id": f"{order}-{row['run_id']}"})
+    made = build_from(pd.DataFrame(rows), tmp_path, ReportOptions(sweeps=files, only=("figures",)))
+    assert [p.name for p in made.files if p.name.startswith("readings")] == [
+        f"readings.{k}" for k in ("pdf", "png", "csv")
+    ]
+    data = pd.read_csv(tmp_path / "figures" / "readings.csv")
+    per_column = data.groupby("dataset")["change"].apply(list)
+    assert set(per_column.index) == {"cifar10", "cifar100"}
+    for changes in per_column:
+        assert changes[:2] == ["OCM", "DualNet alone"]
+        assert changes[-1] == "class_order: natural"
+        assert len(changes) == 22
+    assert (data["n"] == 3).all()
 
 
 def test_a_method_looks_the_same_everywhere_and_apart_from_all_others():
@@ -162,10 +198,34 @@ def test_the_pages_picture_is_text_in_the_pages_colours(drawn_digits):
     assert "var(--fg)" in picture.svg
     assert "#d62718" in picture.svg
     assert not re.search(r"#000000|#ffffff", picture.svg)
+    assert not re.search(r": #(?!fefefe|010101)", picture.svg)
+    assert "--cd62718:" in night_style([picture])
     ids = re.findall(r'\bid="(.+?)"', picture.svg)
     assert len(set(ids)) == len(ids)
     assert all(i.startswith("incremental_accuracy-") for i in ids)
     assert set(re.findall(r"url\(#(.+?)\)", picture.svg)) <= set(ids)
+
+
+def test_bands_stop_at_0_and_100():
+    _, (ax,) = new_figure(3, 3)
+    band(ax, [1, 2], np.array([[0.0, 100.0], [9.0, 80.0], [1.0, 99.0]]), "#123456")
+    heights = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (0.0, 100.0)
+    band(ax, [1, 2], np.array([[50.0, 50.0]]), "#123456")
+    assert len(ax.collections) == 1
+
+
+def test_at_night_every_methods_colour_stands_out_and_apart():
+    """Contrast with the dark ground by WCAG, at least that of large text."""
+    ground = 0.0082  # relative luminance of #14171a
+
+    def luminance(colour: str) -> float:
+        rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        return float(np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722))
+
+    colours = [night(str(look(row)["color"])) for row in papers_rows()]
+    assert all((luminance(c) + 0.05) / (ground + 0.05) > 4.5 for c in colours)
+    assert len(set(colours)) == 15
 
 
 def test_one_run_of_one_task_can_be_drawn(tmp_path):

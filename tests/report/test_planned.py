@@ -52,7 +52,8 @@ def test_each_sweep_brings_its_own_seeds():
     assert grid.cell(Row("emi", COS.variant), setting).expected == 3
     assert "spare-seeds" in {n.kind for n in grid.notes}
     (drawing,) = readings_figure(Evidence(grid))
-    assert [(r["n"], r["paired"]) for r in drawing.data] == [(3, True)]
+    told = [(r["change"], r["n"], r["paired"]) for r in drawing.data]
+    assert told == [("OCM", 10, True), ("dmi_threshold: cos", 3, True)]
 
 
 def test_spare_seeds_asked_for_alone_are_complete():

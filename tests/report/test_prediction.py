@@ -15,9 +15,9 @@ from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import save
 from emi_bench.report.figures.prediction import prediction
 from emi_bench.report.grid import Grid
-from emi_bench.report.prediction import Printed, competitors, correlations, is_proxy, order, published, steps
+from emi_bench.report.prediction import PublishedValue, common, correlations, is_proxy, order, published, steps
 from emi_bench.report.proxy import proxy_section
-from emi_bench.report.scope import scope
+from emi_bench.report.sentences.scope import proxy_says, reach
 from emi_bench.report.studies import PARTS
 from emi_bench.report.studies import published as printed_study
 from tests.report.synthetic import grid_cells, study_cells, synthetic_runs
@@ -31,7 +31,7 @@ def spread(means: Mapping[str, float], noise: float = 0.0, seeds: int = 5) -> di
 
 
 def test_the_published_column_is_table_1() -> None:
-    assert PAPER["er"] == Printed(20.9, 0.5, 10)
+    assert PAPER["er"] == PublishedValue(20.9, 0.5, 10)
     assert len(PAPER) == 15
     assert published("average_accuracy", "cifar10", 5, 300) == {}
     assert "finetune" not in published("forgetting", "cifar10", 5, 200)
@@ -42,7 +42,7 @@ def test_the_same_order_correlates_fully_and_the_bounds_do_not_help() -> None:
     found = {c.name: c for c in correlations(ours, PAPER)}
     assert found["Spearman"].value == pytest.approx(1)
     assert (found["Spearman"].n_methods, found["Spearman"].n_seeds) == (13, 5)
-    assert {"finetune", "offline"}.isdisjoint(competitors(ours, PAPER))
+    assert {"finetune", "offline"}.isdisjoint(common(ours, PAPER))
     # Everyone alike but the bounds: an order of the bounds alone is no prediction.
     flat = spread({m: 1.0 if m == "finetune" else 90.0 if m == "offline" else 50.0 for m in PAPER})
     assert all(np.isnan(c.value) for c in correlations(flat, PAPER))
@@ -51,7 +51,7 @@ def test_the_same_order_correlates_fully_and_the_bounds_do_not_help() -> None:
 
 def test_the_coefficients_are_scipys() -> None:
     ours = spread({m: v.mean for m, v in PAPER.items()}, noise=15)
-    names = competitors(ours, PAPER)
+    names = common(ours, PAPER)
     x = [np.mean(list(ours[m].values())) for m in names]
     y = [PAPER[m].mean for m in names]  # SCR and PCR are printed alike: a tie
     spearman, kendall = correlations(ours, PAPER)
@@ -82,7 +82,12 @@ def test_seeds_that_not_all_methods_have_do_not_count() -> None:
 
 
 def test_a_reversed_pair_is_told_with_whether_the_seeds_decide_it() -> None:
-    paper = {"er": Printed(20.0), "mir": Printed(30.0), "scr": Printed(30.0), "dvc": Printed(40.0)}
+    paper = {
+        "er": PublishedValue(20.0),
+        "mir": PublishedValue(30.0),
+        "scr": PublishedValue(30.0),
+        "dvc": PublishedValue(40.0),
+    }
     ours = {
         "er": {0: 50.0, 1: 51.0, 2: 52.0},
         "mir": {0: 40.0, 1: 41.0, 2: 43.0},  # below ER by 10, 10, 9
@@ -94,19 +99,19 @@ def test_a_reversed_pair_is_told_with_whether_the_seeds_decide_it() -> None:
     assert [(p.better, p.worse) for p in found.reversed] == [("mir", "er"), ("scr", "er")]
     mir, scr = found.reversed
     assert mir.printed == 10
-    assert mir.ours == pytest.approx(-29 / 3)
+    assert mir.gap.mean == pytest.approx(-29 / 3)
     assert (mir.beyond, scr.beyond) == (True, False)
     two = {m: {s: v for s, v in by.items() if s < 2} for m, by in ours.items()}
     assert order(two, paper, higher=True).reversed[0].beyond is None
 
 
 def test_of_forgetting_less_is_better() -> None:
-    paper = {"er": Printed(60.0), "emi": Printed(10.0)}
+    paper = {"er": PublishedValue(60.0), "emi": PublishedValue(10.0)}
     ours = {"er": {0: 5.0, 1: 6.0, 2: 5.0}, "emi": {0: 9.0, 1: 9.0, 2: 9.0}}
     (pair,) = order(ours, paper, higher=False).reversed
     assert (pair.better, pair.worse, pair.printed, pair.beyond) == ("emi", "er", 50.0, True)
-    assert pair.ours == pytest.approx(-11 / 3)
-    assert order(ours, {"er": Printed(10.0), "emi": Printed(60.0)}, higher=False).reversed == ()
+    assert pair.gap.mean == pytest.approx(-11 / 3)
+    assert order(ours, {"er": PublishedValue(10.0), "emi": PublishedValue(60.0)}, higher=False).reversed == ()
 
 
 def test_the_ablation_has_a_step_for_every_part_switched_on() -> None:
@@ -140,7 +145,7 @@ def test_a_proxy_is_less_than_the_paper_in_pixels_images_or_channels() -> None:
 
 def test_every_claim_is_either_spoken_to_or_says_why_not() -> None:
     columns = [("cifar10", 200)]
-    found = {c["id"]: scope(c, columns, {"ablation": ("cifar10", 200)}) for c in reference.claims()}
+    found = {c["id"]: reach(c, columns, {"ablation": ("cifar10", 200)}) for c in reference.claims()}
     assert all(s.why for s in found.values())
     assert not any(found[i].speaks for i in ("cost-time", "cost-memory", "cost-unit", "growth-emi", "onpro-tiny"))
     assert found["margin-cifar10"].why == "direction alone, in 1 of 3 columns"
@@ -150,7 +155,7 @@ def test_every_claim_is_either_spoken_to_or_says_why_not() -> None:
     assert found["one-sample-prototype"].why == "the proxy has no study of prototypes"
     assert found["scr-pcr-rows"].speaks
     home = {"ablation": ("cifar100", 1000)}
-    assert scope(next(c for c in reference.claims() if c["id"] == "dmi-gain"), columns, home).why == "direction alone"
+    assert reach(next(c for c in reference.claims() if c["id"] == "dmi-gain"), columns, home).why == "direction alone"
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +167,7 @@ def proxy_evidence() -> Evidence:
     return Evidence(Grid(runs.assign(width=8, protocol=[p | part for p in runs["protocol"]])))
 
 
-def _column(evidence: Evidence) -> tuple[dict[str, dict[int, float]], dict[str, Printed]]:
+def _column(evidence: Evidence) -> tuple[dict[str, dict[int, float]], dict[str, PublishedValue]]:
     (setting,) = evidence.grid.settings
     return {m: evidence.grid.cell(Row(m), setting).by_seed(ACCURACY) for m in PAPER}, PAPER
 
@@ -179,7 +184,14 @@ def test_the_section_tells_order_pairs_steps_and_what_it_cannot_say(proxy_eviden
     assert "steps of the ablation" in html
     assert "opposite direction" in html or "same direction" in html
     assert "times and bytes of a narrow network" in html
+    said = proxy_says(proxy_evidence.grid, proxy_evidence.studies, proxy_evidence.grid.settings)
+    assert len(said) == len(reference.claims())
+    told = {s.quote[:20]: s.verdict for s in said}
+    emi = next(c for c in reference.claims() if c["id"] == "margin-cifar10")
+    assert told[emi["quote"][:20]] == "direction holds"
+    assert {s.verdict for s in said} == {"cannot say", "direction holds", "undecided", "does not hold here"}
     n = sum("reversed pair" in line for line in lines)
+    assert sum("ablation step" in line for line in lines) == 8
     assert html.count("<td>yes</td>") + html.count("<td>no</td>") == n
     kinds = {tuple(line.split(",")[2:4]) for line in lines[1:]}
     assert {(m, k) for m in ("average_accuracy", "forgetting") for k in ("Spearman", "Kendall")} <= kinds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -33,13 +35,11 @@ def folder(tmp_path_factory) -> Path:
     return root
 
 
-def run_python(arguments: list[str], folder: Path) -> str:
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *(p for p in sys.path if p)])}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=180, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+def printed(code: str, folder: Path) -> str:
+    """What a block of code prints where `results/` is."""
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, {"__name__": "__main__"})
+    return out.getvalue()
 
 
 def test_there_are_five_recipes_for_pandas_and_one_each_for_duckdb_and_polars():
@@ -48,7 +48,7 @@ def test_there_are_five_recipes_for_pandas_and_one_each_for_duckdb_and_polars():
 
 @pytest.mark.parametrize(("title", "needs", "code"), BLOCKS, ids=[b[0][:30] for b in BLOCKS])
 def test_a_recipe_runs_as_printed(folder, title, needs, code):
-    assert run_python(["-c", code], folder).strip()
+    assert printed(code, folder).strip()
 
 
 @pytest.mark.parametrize("block", [1, 3, 4, 5, 6], ids=["curve", "matrix", "cost", "duckdb", "polars"])
@@ -58,7 +58,7 @@ def test_a_recipe_keeps_data_sets_and_variants_apart(tmp_path, block):
     other = replace(digits, variant="other", changes=(("lr", 0.5),), shift=0.2)
     runs = synthetic_runs([digits, other, Cell("er", "cifar100", 10, 50)], range(3))
     write_store(runs, tmp_path / "results")
-    out = run_python(["-c", BLOCKS[block][2]], tmp_path)
+    out = printed(BLOCKS[block][2], tmp_path)
     if block == 3:  # of the first data set alone: ten tasks, not five
         mean = np.mean(list(runs[runs["dataset"] == "cifar100"]["matrix"]), axis=0)
         assert str(((np.diag(mean) - mean[-1]) * 100).round(1)) in out
@@ -72,7 +72,7 @@ def test_the_table_keeps_changed_constants_apart_though_they_have_no_name(tmp_pa
     runs = synthetic_runs([cell, replace(cell, changes=(("lr", 0.5),), shift=0.2)], range(3))
     assert set(runs["variant"]) == {""}
     write_store(runs, tmp_path / "results")
-    out = run_python(["-c", BLOCKS[0][2]], tmp_path)
+    out = printed(BLOCKS[0][2], tmp_path)
     means = runs.groupby(runs["config"].map(lambda c: c["lr"]))["average_accuracy"].mean() * 100
     default, changed = sorted((line for line in out.splitlines() if "{" in line), key=lambda line: "lr" in line)
     assert f"{means[0.1]:.1f}" in default
@@ -86,13 +86,16 @@ def test_the_paired_recipe_takes_default_constants_alone(tmp_path):
     runs = synthetic_runs([er, emi, replace(er, changes=(("lr", 0.5),), shift=0.2)], range(3))
     write_store(runs, tmp_path / "results")
     value = runs[[c.count("--set") == 0 for c in runs["command"]]].groupby("method")["average_accuracy"].mean() * 100
-    assert f"{value['emi'] - value['er']:+.1f} points" in run_python(["-c", BLOCKS[2][2]], tmp_path)
+    assert f"{value['emi'] - value['er']:+.1f} points" in printed(BLOCKS[2][2], tmp_path)
 
 
 def test_the_tour_runs(folder):
-    out = run_python([str(ROOT / "examples" / "results_tour.py"), "results"], folder)
-    assert "21 runs" in out
-    assert "emi-bench run --method" in out
+    words = [sys.executable, str(ROOT / "examples" / "results_tour.py"), "results"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "21 runs" in done.stdout
+    assert "emi-bench run --method" in done.stdout
 
 
 def test_every_column_is_in_the_docs():

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from emi_bench.report.axes import ACCURACY, FORGETTING, Row
+from emi_bench.report.compare import minus
 from emi_bench.report.evidence import differences, overall
 from emi_bench.report.grid import Grid
 from emi_bench.report.planned import Scope
@@ -77,6 +78,14 @@ def test_a_perfect_replication_disagrees_in_one_cell_of_twenty(draw, n, ratio):
     assert 0.03 <= outside <= 0.075
 
 
+@pytest.mark.parametrize("n", [3, 10])
+def test_a_value_of_one_run_disagrees_in_one_cell_of_twenty(n):
+    """Its spread is not known, so that ours stands in for it."""
+    rng = np.random.default_rng(9)
+    found = [minus(x, y, np.nan, 1) for x, y in zip(normal(rng, (3000, n)), rng.standard_normal(3000), strict=True)]
+    assert 0.035 <= np.mean([not e.low <= 0 <= e.high for e in found]) <= 0.065
+
+
 def test_two_values_have_no_interval_and_constant_ones_a_point():
     assert not estimate([1.0, 2.0]).enough
     assert np.isnan(estimate([1.0, 2.0]).low)
@@ -100,6 +109,11 @@ def test_shared_seeds_pair_the_difference_and_remove_what_is_common():
     assert paired.low > 0 > apart.low
     assert paired.mean == pytest.approx(apart.mean)
     assert np.isnan(apart.p)
+    # Two shared seeds make no interval; three runs each do. Two runs are paired, without one.
+    near = contrast({s: x[s] for s in (0, 1, 2)}, {s: y[s] for s in (1, 2, 3)})
+    assert (near.paired, near.enough) == (False, True)
+    two = contrast({s: x[s] for s in (0, 1)}, {s: y[s] for s in (0, 1)})
+    assert (two.paired, two.enough) == (True, False)
 
 
 def test_methods_with_different_seeds_are_compared_unpaired_and_said_so():

@@ -198,8 +198,8 @@ def test_underline_is_a_switch_and_one_seed_has_no_spread():
 def test_layout_is_the_papers(paper_grid):
     text = latex_table(by_name(paper_grid)["table1"])
     assert r"\begin{tabular}{l|ccc|ccc|ccc}" in text
-    assert r"\multirow{2}{*}{\textbf{Method}} & \multicolumn{3}{c|}{\textbf{CIFAR-10} (5 tasks)}" in text
-    assert "$M=0.2k$ & $M=0.5k$ & $M=1k$ & $M=0.5k$" in text
+    assert r" & \multicolumn{3}{c|}{\textbf{CIFAR-10} (5 tasks)}" in text
+    assert r"\textbf{Method} & $M=0.2k$ & $M=0.5k$ & $M=1k$ & $M=0.5k$" in text
     rows = [row[0] for row in parse_latex(text)]
     assert [r.split("~")[0] for r in rows] == [
         "fine-tune", "offline", "AGEM", "ER", "MIR", "GSS", "ASER", "GDUMB", "DVC", "SCR", "PCR", "SSD", "OCM", "OnPro",

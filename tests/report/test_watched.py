@@ -13,6 +13,7 @@ from emi_bench.data import load
 from emi_bench.report.build import ReportOptions, build
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.anytime import over_steps
+from emi_bench.report.figures.tradeoffs import budget, cost
 from emi_bench.report.grid import Grid
 from emi_bench.report.watched import equal_compute, short_stream_words, while_the_stream_runs
 from emi_bench.run.execute import execute
@@ -71,6 +72,19 @@ def test_rows_at_equal_compute_say_what_they_cost(evidence: Evidence) -> None:
     rows = list(csv.DictReader(io.StringIO(section.files["tables/budget.csv"])))
     assert {(float(r["cost"]), int(float(r["train_every"]))) for r in rows} == {(1.0, 1), (3.0, 3)}
     assert {r["budget"] for r in rows} == {"1.0"}
+
+
+def test_the_figure_has_a_panel_a_budget_and_the_same_numbers(results: Path, evidence: Evidence) -> None:
+    (drawing,) = budget(evidence)
+    assert [ax.get_title() for ax in drawing.figure.axes] == ["real time"]
+    runs = load_runs(results).query("cost.notna()")
+    found = {(r["variant"], r["cost"], r["mean"]) for r in drawing.data}
+    assert {c for _, c, _ in found} == {1.0, 3.0}
+    assert sorted(m for *_, m in found) == pytest.approx(sorted(100 * runs["average_accuracy"]))
+    (times,) = cost(evidence)
+    assert "budget" not in {key for r in times.data for key in r}
+    assert {r["method"] for r in times.data} == {"er", "finetune"}
+    assert len(times.data) == 2  # those at a budget have a figure of their own
 
 
 def test_the_page_has_them(results: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ MAKERS: dict[str, Callable[[Evidence], Iterator[Drawing]]] = {
     "anytime": anytime.over_steps,
     "memory": tradeoffs.memory,
     "cost": tradeoffs.cost,
+    "budget": tradeoffs.budget,
     "differences": intervals.differences,
     "overall": intervals.overall,
     "forest": intervals.forest,

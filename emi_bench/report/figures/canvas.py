@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -14,13 +13,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
+from numpy.typing import NDArray
 
-from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
+from emi_bench.report.axes import Row, Setting
 from emi_bench.report.model import Record
 from emi_bench.report.plain import csv_text
 
 WIDE, NARROW = 7.16, 3.5  #: inches, a page and a column
+PAPER, INK = "#fefefe", "#010101"  #: what is written on a heat map, dark and bright; the page leaves them as they are
 
 #: For methods that say nothing of their colour, by their name.
 SPARE = [("#4477aa", "1"), ("#228833", "2"), ("#aa3377", "3"), ("#666633", "4"), ("#225566", "+")]
@@ -79,7 +79,14 @@ def one_legend(figure: Figure, axes: Sequence[Axes], rows: Iterable[Row], column
 def panel_title(setting: Setting, differs: Mapping[Setting, str]) -> str:
     """Data set and memory; below, in what the protocol differs from the other panels of the data set."""
     below = f"\n{differs[setting]}" if differs[setting] else ""
-    return f"{dataset_title(setting.dataset)} ({memory_title(setting.memory)}){below}"
+    return setting.title + below
+
+
+def band(ax: Axes, x: Any, values: NDArray[np.float64], colour: str) -> None:
+    """One sample standard deviation of the runs (n, points) about their mean, percent; none of one run."""
+    if len(values) > 1:
+        mean, std = values.mean(axis=0), values.std(axis=0, ddof=1)
+        ax.fill_between(x, (mean - std).clip(0), (mean + std).clip(max=100), color=colour, alpha=0.15, linewidth=0)
 
 
 def hide_spare(axes: Sequence[Axes], used: int) -> None:
@@ -102,17 +109,6 @@ def save(drawing: Drawing, folder: Path) -> list[Path]:
     drawing.figure.savefig(paths[1], metadata={"Software": None})
     paths[2].write_text(csv_text(drawing.data), encoding="utf-8", newline="\n")
     return paths
-
-
-def small_png(path: Path, width: int = 1100) -> bytes:
-    """A kept PNG with 128 colours and fewer pixels, for the page."""
-    with Image.open(path) as image:
-        rgb = image.convert("RGB")
-        if rgb.width > width:
-            rgb = rgb.resize((width, round(rgb.height * width / rgb.width)), Image.Resampling.LANCZOS)
-        out = io.BytesIO()
-        rgb.quantize(128, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
-    return out.getvalue()
 
 
 def task_ticks(n_tasks: int) -> list[int]:

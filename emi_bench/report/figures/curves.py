@@ -11,6 +11,7 @@ from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import (
     WIDE,
     Drawing,
+    band,
     hide_spare,
     look,
     new_figure,
@@ -53,16 +54,7 @@ def _draw(grid: Grid, settings: Sequence[Setting], name: str) -> Drawing:
             mean = curves.mean(axis=0)
             marker = style.pop("marker") if setting.n_tasks <= 20 else style.pop("marker") and ""
             ax.plot(tasks, mean, label=row.title, marker=marker, **style)
-            if cell.n > 1:
-                std = curves.std(axis=0, ddof=1)
-                ax.fill_between(
-                    tasks,
-                    np.maximum(mean - std, 0),
-                    np.minimum(mean + std, 100),
-                    color=style["color"],
-                    alpha=0.15,
-                    linewidth=0,
-                )
+            band(ax, tasks, curves, style["color"])
             records.append((setting, row, [int(t) for t in tasks], curves, cell.n))
         ax.set_title(panel_title(setting, differs))
         ax.set_xticks(task_ticks(setting.n_tasks))

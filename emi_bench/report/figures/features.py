@@ -8,10 +8,11 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, gaussian_filter1d
 
-from emi_bench.report.axes import Row, Setting, dataset_title, memory_title
+from emi_bench.report.axes import Row, Setting
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, new_figure
 from emi_bench.report.model import Record
@@ -19,6 +20,8 @@ from emi_bench.report.model import Record
 MOST = 2000  #: points a panel: more hide each other and cost minutes
 SEED = 20250101
 BINS, EDGE, WIDTH = 180, 1.3, 0.08  #: of the density pictures; WIDTH is the kernel's standard deviation
+#: Nothing where there is nothing, so that the ground may be dark.
+DENSITY = LinearSegmentedColormap.from_list("density", ["#2171b500", "#2171b5"])
 Points = NDArray[np.float64]
 
 
@@ -69,7 +72,7 @@ def _circle(ax: Axes, points: Points, title: str) -> None:
     counts, _, _ = np.histogram2d(points[:, 1], points[:, 0], bins=BINS, range=[[-EDGE, EDGE]] * 2, density=True)
     density = gaussian_filter(counts, WIDTH * BINS / (2 * EDGE))
     extent = (-EDGE, EDGE, -EDGE, EDGE)
-    ax.imshow(density, origin="lower", extent=extent, cmap=mpl.colormaps["Blues"], interpolation="bilinear")
+    ax.imshow(density, origin="lower", extent=extent, cmap=DENSITY, interpolation="bilinear")
     ax.plot(*_ring(), color="#999999", linewidth=0.4)
     ax.set_title(title)
     ax.set_axis_off()
@@ -109,12 +112,11 @@ def kde(evidence: Evidence) -> Iterator[Drawing]:
         axes[5 * len(panels) - 4].set_xlabel("angle")
         if len(np.unique(panels[0][1]["task"])) <= 6:
             axes[1].legend(fontsize=5, loc="upper right")
-        where = f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}"
         caption = (
             "Gaussian kernel density of training features after the last task, brought to the unit circle by their two "
             "main directions; the angles' density by task; the first, middle and last task alone."
         )
-        yield Drawing(f"kde_{setting.slug}", f"Feature densities: {where}", caption, figure, records)
+        yield Drawing(f"kde_{setting.slug}", f"Feature densities: {setting.title}", caption, figure, records)
 
 
 def _three(tasks: Sequence[int] | NDArray[np.int64]) -> list[int]:
@@ -155,6 +157,5 @@ def tsne(evidence: Evidence) -> Iterator[Drawing]:
                 {"method": row.method, "variant": row.variant, "label": c, "x": a, "y": b}
                 for c, (a, b) in zip(labels.tolist(), xy.astype(np.float64).round(3).tolist(), strict=True)
             ]
-        where = f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}"
         caption = "t-SNE of the test features after the last task, one colour a class."
-        yield Drawing(f"tsne_{setting.slug}", f"t-SNE: {where}", caption, figure, records)
+        yield Drawing(f"tsne_{setting.slug}", f"t-SNE: {setting.title}", caption, figure, records)

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from emi_bench.report.axes import ACCURACY, Row, Setting, apart, dataset_title, memory_title
+from emi_bench.report.axes import ACCURACY, Row, Setting, apart
 from emi_bench.report.evidence import Evidence
-from emi_bench.report.figures.canvas import WIDE, Drawing, hide_spare, new_figure, task_ticks
+from emi_bench.report.figures.canvas import INK, PAPER, WIDE, Drawing, hide_spare, new_figure, task_ticks
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Record
 from emi_bench.report.watched import short_stream_words
@@ -74,7 +74,7 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
         bar.set_label("Difference" if difference else "Accuracy (%)")
         bar.outline.set_visible(False)
     differs = apart(grid.settings)[setting]
-    name = f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}{', ' if differs else ''}{differs}"
+    name = f"{setting.title}{', ' if differs else ''}{differs}"
     caption = (
         "Mean accuracy on each task (column) after each task (row); the last panel is a difference, blue above zero."
     ) + ("" if limit == 100 else f" Accuracies above {limit:.0f} have the last colour of the scale.")
@@ -110,7 +110,7 @@ def _panel(ax: Axes, title: str, values: Matrix, difference: bool, scale: float)
             v = float(values[i, j])
             dark = abs(v) > 0.6 * limit if difference else v < 60
             text = f"{round(v):+d}" if difference and round(v) else f"{abs(v):.0f}"
-            ax.text(j + 1, i + 1, text, ha="center", va="center", fontsize=5.5, color="white" if dark else "black")
+            ax.text(j + 1, i + 1, text, ha="center", va="center", fontsize=5.5, color=PAPER if dark else INK)
 
 
 def _data(grid: Grid, setting: Setting, rows: list[Row]) -> list[Record]:

@@ -10,15 +10,13 @@ from matplotlib.axes import Axes
 from emi_bench.report.axes import Row
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import WIDE, Drawing, look, new_figure
-from emi_bench.report.prediction import correlations
-from emi_bench.report.proxy import Panel, panels
+from emi_bench.report.prediction import Array, Panel
 
 
 def prediction(evidence: Evidence) -> Iterator[Drawing]:
     """One figure for each column of a proxy."""
-    found = list(panels(evidence))
-    for setting in dict.fromkeys(p.setting for p in found):
-        yield scatter([p for p in found if p.setting == setting])
+    for setting in dict.fromkeys(p.setting for p in evidence.proxy):
+        yield scatter([p for p in evidence.proxy if p.setting == setting])
 
 
 def scatter(panels: Sequence[Panel]) -> Drawing:
@@ -39,14 +37,12 @@ def scatter(panels: Sequence[Panel]) -> Drawing:
                  "method": method, "published": printed.mean,
                  "published_std": printed.std, "proxy": values.mean(), "proxy_std": std, "n": len(values)}
             )  # fmt: skip
-        _names(ax, points)
-        told = ", ".join(
-            f"{c.name} {c.value:.2f} [{c.low:.2f}, {c.high:.2f}]" for c in correlations(panel.ours, panel.paper)
-        )
+        told = ", ".join(f"{c.name} {c.value:.2f} [{c.low:.2f}, {c.high:.2f}]" for c in panel.correlations)
         ax.set_title(f"{panel.setting.title}\n{told}" if told else panel.setting.title)
         ax.set_xlabel(f"{panel.metric.title}, published (%)")
         ax.set_ylabel(f"{panel.metric.title}, proxy (%)")
         ax.margins(0.16)
+        _names(ax, points)
     caption = (
         "Each method's mean in the proxy over its published mean; bars are one sample standard deviation. Correlations "
         "are of ranks, without the two bounds, with 95 % intervals over seeds and methods drawn again."
@@ -61,10 +57,23 @@ def _bar(std: float) -> float:
 
 
 def _names(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
-    """Beside each point, on alternating sides from left to right: near neighbours do not write on each other."""
-    for i, (x, y, name) in enumerate(sorted(points)):
-        side = 1 if i % 2 else -1
-        ax.annotate(
-            name, (x, y), xytext=(4 * side, 3 * side), textcoords="offset points", fontsize=6.5,
-            ha="left" if side > 0 else "right", va="bottom" if side > 0 else "top",
-        )  # fmt: skip
+    """Beside each point, on the side where a name covers least of the marks and of the names before it."""
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    letter, line = 0.019 * (right - left), 0.045 * (top - bottom)
+
+    def box(x: float, y: float, width: float) -> Array:
+        return np.array([x - width / 2, y - line / 2, x + width / 2, y + line / 2])
+
+    taken = [box(x, y, 2 * letter) for x, y, _ in points]
+    for x, y, name in sorted(points):
+        width = letter * len(name)
+        away = width / 2 + 1.2 * letter
+        boxes = [box(x + dx * away, y + dy * line, width) for dy in (0.6, -0.6, 0, 1.2, -1.2) for dx in (1, -1)]
+        free = boxes[int(np.argmin([sum(_overlap(b, other) for other in taken) for b in boxes]))]
+        taken.append(free)
+        ax.text((free[0] + free[2]) / 2, (free[1] + free[3]) / 2, name, fontsize=6.5, ha="center", va="center")
+
+
+def _overlap(a: Array, b: Array) -> float:
+    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
+    return float(sides.clip(0).prod())

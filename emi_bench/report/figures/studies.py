@@ -9,22 +9,18 @@ import matplotlib as mpl
 import numpy as np
 
 from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, Setting, dataset_title, memory_title
+from emi_bench.report.axes import ACCURACY, Setting, apart
 from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
-from emi_bench.report.figures.canvas import NARROW, WIDE, Drawing, new_figure
+from emi_bench.report.figures.canvas import INK, NARROW, PAPER, WIDE, Drawing, new_figure, panel_title
 from emi_bench.report.statistics import NAN, contrast
 from emi_bench.report.studies import ALPHAS, METHOD, PARTS, PROTOTYPES, Study, is_study_setting, published, readings
 
-OURS, PAPER = "#d62718", "#404040"
+OURS, PUBLISHED = "#d62718", "#404040"
 
 
 def _name(kind: str, setting: Setting) -> str:
     return kind if is_study_setting(setting) else f"{kind}_{setting.slug}"
-
-
-def _where(setting: Setting) -> str:
-    return f"{dataset_title(setting.dataset)}, {memory_title(setting.memory)}"
 
 
 def _data(study: Study) -> list[dict[str, Any]]:
@@ -57,7 +53,7 @@ def ablation(evidence: Evidence) -> Iterator[Drawing]:
         ax.bar(x, _column(shown, "mean"), yerr=np.nan_to_num(_column(shown, "std")), color=colours, width=0.7,
                error_kw={"elinewidth": 0.8})  # fmt: skip
         if not np.isnan(paper).all():
-            ax.plot(x, paper, linestyle="none", marker="_", markersize=14, markeredgewidth=1.6, color=PAPER,
+            ax.plot(x, paper, linestyle="none", marker="_", markersize=14, markeredgewidth=1.6, color=PUBLISHED,
                     label="paper")  # fmt: skip
             ax.legend(loc="upper left")
         lowest = float(np.nanmin([_column(shown, "mean"), paper]))
@@ -65,7 +61,7 @@ def ablation(evidence: Evidence) -> Iterator[Drawing]:
         ax.set_xticks(x, names, fontsize=6)
         ax.set_ylabel("Average accuracy (%)")
         ax.grid(axis="x", visible=False)
-        caption = f"Parts of EMI on {_where(study.setting)} (mean, one sample standard deviation). The axis is cut."
+        caption = f"Parts of EMI on {study.setting.title} (mean, one sample standard deviation). The axis is cut."
         yield Drawing(_name("ablation", study.setting), "Ablation", caption, figure, data)
 
 
@@ -94,8 +90,8 @@ def alpha(evidence: Evidence) -> Iterator[Drawing]:
                 v = float(values[i, j])
                 if v == v:
                     shade = (v - low) / (high - low) if high > low else 1.0
-                    ax.text(j, i, f"{v:.1f}", ha="center", va="center", color="white" if shade < 0.6 else "black")
-        caption = f"Accuracy by the thresholds of DMI on {_where(study.setting)}; each panel has its own colour scale."
+                    ax.text(j, i, f"{v:.1f}", ha="center", va="center", color=PAPER if shade < 0.6 else INK)
+        caption = f"Accuracy by the thresholds of DMI on {study.setting.title}; each panel has its own colour scale."
         yield Drawing(_name("alpha", study.setting), "Thresholds of DMI", caption, figure, data)
 
 
@@ -107,45 +103,50 @@ def prototypes(evidence: Evidence) -> Iterator[Drawing]:
         x, std, paper = _column(data, "n_proto"), np.nan_to_num(_column(data, "std")), _column(data, "paper")
         ax.errorbar(x, _column(data, "mean"), yerr=std, color=OURS, marker="*", markersize=6, label="ours")
         if not np.isnan(paper).all():
-            ax.plot(x, paper, color=PAPER, marker="o", linestyle="--", label="paper")
+            ax.plot(x, paper, color=PUBLISHED, marker="o", linestyle="--", label="paper")
         ax.set_xticks(x)
         ax.set_xlabel("$N_p$ (samples per prototype)")
         ax.set_ylabel("Average accuracy (%)")
         ax.legend()
-        caption = f"Samples per prototype on {_where(study.setting)}; bars are one sample standard deviation."
+        caption = f"Samples per prototype on {study.setting.title}; bars are one sample standard deviation."
         yield Drawing(_name("prototypes", study.setting), "Samples per prototype", caption, figure, data)
 
 
 def readings_figure(evidence: Evidence) -> Iterator[Drawing]:
-    """Each other reading of the paper against the default, paired; the paper's value as a line."""
+    """What EMI is built on and each other reading of the paper against the default, paired: a panel a column."""
     grid = evidence.grid
-    for setting in grid.settings:
-        found = readings(grid, setting)
-        if not found:
-            continue
+    found = {s: cells for s in grid.settings if (cells := readings(grid, s))}
+    if not found:
+        return
+    names = list(dict.fromkeys(name for cells in found.values() for name in cells))
+    printed = {(c.dataset, c.memory): c.published for c in evidence.compared
+               if (c.source, c.place, c.method) == (reference.PAPER, "table1", METHOD)}  # fmt: skip
+    records: list[dict[str, Any]] = []
+    figure, axes = new_figure(WIDE, 0.8 + 0.2 * len(names), 1, len(found), sharey=True)
+    differs = apart(found)
+    for ax, (setting, cells) in zip(axes, found.items(), strict=True):
         base = grid.cell(grid.row(METHOD), setting, spare=True).by_seed(ACCURACY)
-        records: list[dict[str, Any]] = []
-        for row, cell, changed in found:
-            d = contrast(cell.by_seed(ACCURACY), base)
-            change = ", ".join(f"{k}: {v}" for k, v in changed.items())
-            records.append({"variant": row.variant, "change": change, "mean": d.mean, "low": d.low, "high": d.high,
-                            "n": d.n, "paired": d.paired})  # fmt: skip
-        figure, (ax,) = new_figure(WIDE * 0.75, 0.8 + 0.24 * len(records))
-        for y, r in enumerate(records):
-            ax.plot([r["low"], r["high"]], [y, y], color=OURS, linewidth=1.6)
-            ax.plot(r["mean"], y, color=OURS, marker="o")
+        theirs = printed.get((setting.dataset, setting.memory), NAN) if setting in grid.paper_settings else NAN
+        gap = theirs - float(np.mean(list(base.values())))
+        for name, cell in cells.items():
+            d, y = contrast(cell.by_seed(ACCURACY), base), names.index(name)
+            ax.plot([d.low, d.high], [y, y], color=OURS, linewidth=1.6)
+            ax.plot(d.mean, y, color=OURS, marker="o", fillstyle="full" if d.paired else "none")
+            records.append({"dataset": setting.dataset, "memory": setting.memory, "change": name, "mean": d.mean,
+                            "low": d.low, "high": d.high, "n": d.n, "paired": d.paired,
+                            "paper_minus_default": gap})  # fmt: skip
         ax.axvline(0, color="black", linewidth=0.7)
-        printed = [c.published for c in evidence.compared if c.source == reference.PAPER and c.place == "table1"
-                   and (c.method, c.dataset, c.memory) == (METHOD, setting.dataset, setting.memory)]  # fmt: skip
-        if printed and setting in grid.paper_settings:
-            gap = printed[0] - float(np.mean(list(base.values())))
-            ax.axvline(gap, color=PAPER, linestyle="--", linewidth=1, label="the paper's value")
-            ax.legend(loc="best")
-            records = [r | {"paper_minus_default": gap} for r in records]
-        ax.set_yticks(range(len(records)), [r["change"] for r in records])
-        ax.set_ylim(len(records) - 0.5, -0.5)
+        if gap == gap:
+            ax.axvline(gap, color=PUBLISHED, linestyle="--", linewidth=1, label="the paper's EMI")
+        ax.set_title(panel_title(setting, differs))
         ax.set_xlabel("Accuracy minus the default's (points)")
-        caption = (
-            f"Other readings of EMI on {_where(setting)} against the default: paired differences, 95 % t intervals."
-        )
-        yield Drawing(f"readings_{setting.slug}", "Readings of EMI", caption, figure, records)
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].set_ylim(len(names) - 0.5, -0.5)
+    if axes[0].get_legend_handles_labels()[0]:
+        axes[0].legend(loc="best")
+    unpaired = "" if all(r["paired"] for r in records) else " Hollow marks are unpaired: too few shared seeds."
+    caption = (
+        "What EMI is built on and other readings of the paper against its default: mean paired differences, 95 % t "
+        f"intervals, none below three seeds.{unpaired}"
+    )
+    yield Drawing("readings", "Readings of EMI", caption, figure, records)

@@ -11,6 +11,7 @@ from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import WIDE, Drawing, look, new_figure, one_legend
 from emi_bench.report.grid import Grid
+from emi_bench.report.model import Record
 
 
 def _families(grid: Grid) -> list[list[Setting]]:
@@ -52,7 +53,7 @@ def memory(evidence: Evidence) -> Iterator[Drawing]:
 def cost(evidence: Evidence) -> Iterator[Drawing]:
     """Accuracy against time per training batch, at the largest memory of each data set."""
     grid = evidence.grid
-    settings = [f[-1] for f in _families(grid)]
+    settings = [f[-1] for f in _families(grid) if f[-1].budget is None]
     records: list[dict[str, Any]] = [
         {"dataset": s.dataset, "memory": s.memory, "method": row.method, "variant": row.variant, "accuracy": acc.mean,
          "accuracy_std": acc.spread, "ms_per_batch": ms.mean, "ms_std": ms.spread, "n": acc.n,
@@ -77,7 +78,7 @@ def cost(evidence: Evidence) -> Iterator[Drawing]:
         ax.xaxis.set_minor_formatter(lambda v, _: f"{v:g}" if str(v)[0] in "25" else "")
         ax.tick_params(axis="x", which="minor", labelsize=7)
         ax.set_ylim(bottom=0)
-        ax.set_title(f"{dataset_title(setting.dataset)} ({memory_title(setting.memory)})")
+        ax.set_title(setting.title)
         ax.set_xlabel("Training time (ms per batch)")
     axes[0].set_ylabel("Average accuracy (%)")
     one_legend(figure, axes, {r["_row"] for r in records})
@@ -88,3 +89,48 @@ def cost(evidence: Evidence) -> Iterator[Drawing]:
         "end of a task (GDumb) has no place here."
     )
     yield Drawing("cost", "Accuracy and cost", caption, figure, data)
+
+
+def budget(evidence: Evidence) -> Iterator[Drawing]:
+    """Accuracy against what a batch costs, where everyone has the same compute: a panel a budget."""
+    grid = evidence.grid
+    paced = {s: s.budget for s in grid.settings if s.budget is not None}
+
+    def alike(s: Setting) -> str:
+        return repr((s.dataset, s.n_tasks, s.memory, [pair for pair in s.protocol if pair[0] != "budget"]))
+
+    for _, found in groupby(sorted(paced, key=lambda s: (alike(s), paced[s])), key=alike):
+        panels = list(found)
+        dataset, size = panels[0].dataset, panels[0].memory
+        figure, axes = new_figure(WIDE if len(panels) > 1 else 4.2, 2.9, 1, len(panels), sharex=True, sharey=True)
+        records: list[Record] = []
+        rows = {row for s in panels for row in grid.rows([s], variants=True)}
+        for ax, setting in zip(axes, panels, strict=True):
+            for row in grid.rows([setting], variants=True):
+                cell = grid.cell(row, setting)
+                known = summarize(cell, ACCURACY)
+                price = cell.runs[0].about.get("cost") if known else None
+                if known is None or price is None:
+                    continue
+                style = look(row) | {"linestyle": "none", "markersize": 6.0}
+                style |= {"markerfacecolor": "none"} if row.variant else {}
+                ax.errorbar(float(price), known.mean, yerr=known.spread, label=row.title, elinewidth=0.7, **style)
+                records.append(
+                    {"dataset": dataset, "memory": size, "budget": paced[setting], "method": row.method,
+                     "variant": row.variant, "cost": float(price), "mean": known.mean, "std": known.spread,
+                     "n": known.n}
+                )  # fmt: skip
+            ax.axvline(paced[setting], color="#999999", linewidth=0.6, linestyle=":", zorder=1)
+            ax.set_xscale("log")
+            ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+            ax.set_ylim(bottom=0)
+            ax.set_title("real time" if paced[setting] == 1 else f"{paced[setting]:g} steps of ER a batch")
+            ax.set_xlabel("Cost of a batch (steps of ER)")
+        axes[0].set_ylabel("Average accuracy (%)")
+        one_legend(figure, axes, rows)
+        caption = (
+            f"Accuracy against compute, {dataset_title(dataset)}, {memory_title(size)}. In a panel everyone may spend "
+            "the same on a batch of the stream (dotted): who costs more, on its right, trains on every second, third "
+            "... batch only and never sees the others. Bars are one sample standard deviation."
+        )
+        yield Drawing(f"budget_{panels[0].slug}", "Accuracy and compute", caption, figure, records)

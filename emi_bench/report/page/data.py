@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -149,15 +151,17 @@ class PageData:
         return text.replace("<", "\\u003c").replace("\u2028", "\\u2028")
 
 
+@cache
+def _published() -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for r in reference.values().to_dict("records"):
+        found[r["method"], r["dataset"], r["n_tasks"], r["memory"]].append(
+            {"source": reference.sources()[r["source"]]["short"], "metric": r["metric"], "mean": r["mean"],
+             "std": None if r["std"] != r["std"] else r["std"]}
+        )  # fmt: skip
+    return found
+
+
 def published_values(row: Row, setting: Setting) -> list[Mapping[str, Any]]:
     """Every published value of a cell, with its source."""
-    frame = reference.values()
-    wanted = {"method": row.method, "dataset": setting.dataset, "n_tasks": setting.n_tasks, "memory": setting.memory}
-    hits = frame[(frame[list(wanted)] == list(wanted.values())).all(axis=1)]
-    if row.variant or not len(hits):
-        return []
-    return [
-        {"source": reference.sources()[r["source"]]["short"], "metric": r["metric"], "mean": r["mean"],
-         "std": None if r["std"] != r["std"] else r["std"]}
-        for r in hits.to_dict("records")
-    ]  # fmt: skip
+    return [] if row.variant else _published().get((row.method, setting.dataset, setting.n_tasks, setting.memory), [])

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import matplotlib as mpl
+import numpy as np
 
-from emi_bench.report.figures.canvas import Drawing
+from emi_bench.report.figures.canvas import INK, PAPER, Drawing
 
-#: What is black, grey or white on paper takes the page's colours, so that it can be read at night too.
-COLOURS = {"#000000": "var(--fg)", "#ffffff": "var(--bg)", "#e6e6e6": "var(--line)", "#cccccc": "var(--line)"}
+#: What is black, grey or white on paper takes the page's colours, so that it can be read at night too; what is written
+#: on a heat map keeps its own.
+COLOURS = {"#000000": "var(--fg)", "#ffffff": "var(--bg)", "#e6e6e6": "var(--line)", "#cccccc": "var(--line)"} | {
+    c: c for c in (INK, PAPER)
+}
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,7 @@ def compact(svg: str, name: str) -> str:
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     svg = re.sub(r"(\d+\.\d\d)\d+", r"\1", svg)
     svg = re.sub(r'\b(id="|url\(#|xlink:href="#)', lambda m: f"{m[1]}{name}-", svg)
-    for colour, own in COLOURS.items():
-        svg = svg.replace(colour, own)
+    svg = re.sub(r"(?<=: )#[0-9a-f]{6}", lambda m: COLOURS.get(m[0]) or f"var(--c{m[0][1:]},{m[0]})", svg)
     svg = svg.replace("font: ", "fill: var(--fg); font: ") if "font: " in svg else svg
     # A figure over two columns (516 pt) is 860 pixels wide here, one of a column half of it.
     svg = re.sub(
@@ -54,3 +58,22 @@ def compact(svg: str, name: str) -> str:
         count=1,
     )
     return re.sub(r"\n\s*", "\n", svg).strip()
+
+
+def night(colour: str) -> str:
+    """The same hue with enough white in it to stand out from the page's dark ground.
+
+    >>> night("#56b4e9"), night("#332288")
+    ('#56b4e9', '#8f85be')
+    """
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)], dtype=float)
+    shades = (rgb + (255 - rgb) * white for white in np.arange(0, 1, 0.05))
+    bright = next(s for s in shades if s @ (0.2126, 0.7152, 0.0722) >= 130)
+    return "#" + "".join(f"{round(v):02x}" for v in bright)
+
+
+def night_style(pictures: Iterable[Picture]) -> str:
+    """The colours of all pictures as they are at night."""
+    used = sorted({c for p in pictures for c in re.findall(r"var\(--c([0-9a-f]{6}),", p.svg)})
+    told = "".join(f"--c{c}:{night(f'#{c}')};" for c in used)
+    return f"@media (prefers-color-scheme: dark) {{ :root {{ {told} }} }}" if used else ""

@@ -11,12 +11,12 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 
 from emi_bench import __version__, reference
 from emi_bench.report import compare, sentences
-from emi_bench.report.axes import ACCURACY, SPREADS, Row, Setting, apart, dataset_title, memory_title
+from emi_bench.report.axes import ACCURACY, FORGETTING, SPREADS, Row, Setting, apart, dataset_title, memory_title
 from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.model import Section, Table, Value
 from emi_bench.report.page.data import PageData
-from emi_bench.report.page.pictures import Picture
+from emi_bench.report.page.pictures import Picture, night_style
 from emi_bench.report.plain import plain_value
 from emi_bench.report.statistics import contrast
 from emi_bench.report.tables import MAIN
@@ -47,7 +47,8 @@ def _cell(
          "n": "" if v.summary is None or v.summary.partial else v.summary.n}
         for key, v in values.items()
     ]  # fmt: skip
-    state = "missing" if not cell.n else "partial" if cell.n < cell.expected else "done"
+    nothing = "unplanned" if row.variant else "missing"
+    state = nothing if not cell.n else "partial" if cell.n < cell.expected else "done"
     where = address(row, setting, evidence.grid.settings)
     return {
         "id": where,
@@ -130,7 +131,7 @@ def render(
     here = files(__package__)
     variants = variant_rows(evidence, data)
     return environment.get_template("index.html.j2").render(
-        style=(here / "page.css").read_text("utf-8"),
+        style=(here / "page.css").read_text("utf-8") + night_style(pictures),
         script=(here / "page.js").read_text("utf-8"),
         metrics=[(key, TITLES[key], metric.higher) for key, (_, metric) in MAIN.items()],
         tables=results,
@@ -152,6 +153,8 @@ def render(
         compared=[c for c in evidence.compared if c.n],
         headline=compare.headline(evidence.compared) if evidence.compared else "",
         by_method={r.title: v for r, v in compare.by_method(evidence.compared).items()},
+        several=compare.several_sources(evidence.compared),
+        metric_titles={ACCURACY.name: "accuracy", FORGETTING.name: "forgetting"},
         rule=compare.RULE,
         sources=reference.sources(),
         differences=evidence.differences,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from emi_bench import reference
 from emi_bench.report.grid import Grid
 from emi_bench.report.sentences import points, rows
-from emi_bench.report.sentences.answers import Ours, Printed
+from emi_bench.report.sentences.answers import Ours, the_paper
 from emi_bench.report.sentences.grades import RULE, Checked, Grade, Part, Verdict, worst
 from emi_bench.report.studies import Study
 
@@ -27,7 +27,7 @@ OURS: dict[Grade, Verdict] = {
 
 def check_sentences(grid: Grid, studies: Mapping[str, Sequence[Study]]) -> list[Checked]:
     """Every sentence, against the paper's tables and against our runs."""
-    printed, ours = Printed(), Ours(grid, studies)
+    printed, ours = the_paper(), Ours(grid, studies)
     out = []
     for claim in reference.claims():
         note = claim.get("note", "")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
 from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, METRICS, Metric, Row, papers_rows
+from emi_bench.report.axes import ACCURACY, TABLE_METRICS, Metric, Row, Setting
 from emi_bench.report.cells import Cell
 from emi_bench.report.efficiency import cost_cell, efficiency_setting
 from emi_bench.report.grid import Grid
@@ -39,11 +40,6 @@ class Answers(Protocol):
     def points(self, name: str) -> dict[tuple[Any, ...], Answer]: ...
     def curve(self, method: str, dataset: str, memory: int) -> Sequence[Answer] | None: ...
     def sum(self, terms: Sequence[Term]) -> Estimate: ...
-
-
-def competitors() -> list[str]:
-    """Everyone a sentence may compare with: the paper's methods without the bounds."""
-    return [row.method for row in papers_rows() if row.role != "bound"]
 
 
 def _point(name: str, at: Any) -> tuple[Any, ...]:
@@ -84,14 +80,24 @@ class Printed:
         return Estimate(sum(w * a.mean for w, a in terms), 0.0, 1.0, 1)
 
 
+@cache
+def the_paper() -> Printed:
+    """Read once: every number of every sentence asks it."""
+    return Printed()
+
+
 class Ours:
     """Our runs: differences over the seeds that are shared, with their uncertainty."""
 
-    def __init__(self, grid: Grid, studies: Mapping[str, Sequence[Study]]) -> None:
+    def __init__(
+        self, grid: Grid, studies: Mapping[str, Sequence[Study]], columns: Sequence[Setting] | None = None
+    ) -> None:
+        """`columns`: those that stand for the paper's; its own without."""
         self._grid = grid
-        self._settings = {(s.dataset, s.memory): s for s in grid.paper_settings}
+        self._settings = {(s.dataset, s.memory): s for s in columns or grid.paper_settings}
         self._studies = {
-            name: next((s for s in found if is_study_setting(s.setting)), None) for name, found in studies.items()
+            name: next((s for s in found if (s.setting in columns if columns else is_study_setting(s.setting))), None)
+            for name, found in studies.items()
         }
         self._efficiency = efficiency_setting(grid)
 
@@ -104,11 +110,11 @@ class Ours:
 
     def value(self, method: str, metric: str, dataset: str, memory: int) -> Answer | None:
         setting = self._settings.get((dataset, memory))
-        return self._answer(self._grid.cell(Row(method), setting), METRICS[metric]) if setting else None
+        return self._answer(self._grid.cell(Row(method), setting), TABLE_METRICS[metric]) if setting else None
 
     def cost(self, method: str, metric: str) -> Answer | None:
         at = self._efficiency
-        return self._answer(cost_cell(self._grid, Row(method), at), METRICS[metric]) if at else None
+        return self._answer(cost_cell(self._grid, Row(method), at), TABLE_METRICS[metric]) if at else None
 
     def points(self, name: str) -> dict[tuple[Any, ...], Answer]:
         found = self._studies.get(name)

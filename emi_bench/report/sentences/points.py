@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from emi_bench import reference
-from emi_bench.report.axes import Row
-from emi_bench.report.sentences.answers import Answer, Answers, Printed, competitors, point
+from emi_bench.report.axes import Row, competitors
+from emi_bench.report.sentences.answers import Answer, Answers, point, the_paper
 from emi_bench.report.sentences.grades import Claim, Grade, Part, ahead, side, sized, where, worst
 from emi_bench.report.studies import STUDIES
 
@@ -22,7 +22,7 @@ def _gain(claim: Claim, e: Answers) -> list[Part]:
         if a is None or b is None:
             parts.append(Part(f"– (printed {printed:+.1f})", None))
             continue
-        size, grade = sized(e, [(1.0, a), (-1.0, b)], printed, [point(Printed(), end), point(Printed(), start)])
+        size, grade = sized(e, [(1.0, a), (-1.0, b)], printed, [point(the_paper(), end), point(the_paper(), start)])
         parts.append(Part(f"{b.mean:.1f} to {a.mean:.1f}: {size} (printed {printed:+.1f})", grade))
     return parts
 
@@ -41,7 +41,7 @@ def _synergy(claim: Claim, e: Answers) -> list[Part]:
 
 
 def _whole(claim: Claim, points: dict[tuple[Any, ...], Answer]) -> bool:
-    return tuple(claim["point"]) in points and len(points) >= len(Printed().points(claim["study"]))
+    return tuple(claim["point"]) in points and len(points) >= len(the_paper().points(claim["study"]))
 
 
 def _best_point(claim: Claim, e: Answers) -> list[Part]:

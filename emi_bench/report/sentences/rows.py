@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emi_bench import reference
-from emi_bench.report.axes import METRICS, Row, dataset_title, memory_title
-from emi_bench.report.sentences.answers import Answer, Answers, Printed, competitors, printed_uncertainty
+from emi_bench.report.axes import TABLE_METRICS, Row, competitors, dataset_title, memory_title
+from emi_bench.report.sentences.answers import Answer, Answers, Printed, printed_uncertainty, the_paper
 from emi_bench.report.sentences.grades import ROUNDING, Claim, Grade, Part, ahead, sized, where, worst
 from emi_bench.report.statistics import independent
 
@@ -28,26 +28,35 @@ def _margin(claim: Claim, e: Answers) -> list[Part]:
         if mine is None or over not in others:
             parts.append(Part(f"{where(dataset, memory)}: – (printed {printed:+.1f})", None))
             continue
-        theirs = [Printed().value(m, *cell) for m in (claim["method"], over)]
+        theirs = [the_paper().value(m, *cell) for m in (claim["method"], over)]
         size, grade = sized(e, [(1.0, mine), (-1.0, others[over])], printed, theirs)
         parts.append(Part(f"{where(dataset, memory)}: {size} over {Row(over).title} (printed {printed:+.1f})", grade))
     return parts
 
 
-def _best(claim: Claim, e: Answers) -> list[Part]:
+def _columns(
+    claim: Claim, e: Answers, judge: Callable[[Answer, dict[str, Answer], bool], tuple[str, Grade]]
+) -> list[Part]:
+    """One method beside all others, column by column; `judge` is told whether all of them are there."""
     parts = []
-    higher = METRICS[claim["metric"]].higher
     for dataset, memory in claim["cells"]:
         mine = e.value(claim["method"], claim["metric"], dataset, memory)
         others = _others(e, claim["method"], claim["metric"], dataset, memory)
-        if mine is None or not others:
-            parts.append(Part(f"{where(dataset, memory)}: –", None))
-            continue
-        rival = (max if higher else min)(others, key=lambda m: others[m].mean)
-        grade = ahead(e, mine, others, 1.0 if higher else -1.0, len(others) == len(competitors()) - 1)
-        text = f"{where(dataset, memory)}: {mine.mean:.1f}, next {Row(rival).title} {others[rival].mean:.1f}"
-        parts.append(Part(text, grade))
+        whole = len(others) == len(competitors()) - 1
+        text, grade = judge(mine, others, whole) if mine is not None and others else ("–", None)
+        parts.append(Part(f"{where(dataset, memory)}: {text}", grade))
     return parts
+
+
+def _best(claim: Claim, e: Answers) -> list[Part]:
+    higher = TABLE_METRICS[claim["metric"]].higher
+
+    def judge(mine: Answer, others: dict[str, Answer], whole: bool) -> tuple[str, Grade]:
+        rival = (max if higher else min)(others, key=lambda m: others[m].mean)
+        grade = ahead(e, mine, others, 1.0 if higher else -1.0, whole)
+        return f"{mine.mean:.1f}, next {Row(rival).title} {others[rival].mean:.1f}", grade
+
+    return _columns(claim, e, judge)
 
 
 def _value(claim: Claim, e: Answers) -> list[Part]:
@@ -66,7 +75,7 @@ def _value(claim: Claim, e: Answers) -> list[Part]:
                 Part(f"{named}: {v.mean:.1f} (printed {printed:.1f})", "size" if v.mean == printed else "against")
             )
         else:
-            theirs = Printed().value(method, claim["metric"], dataset, memory) or v
+            theirs = the_paper().value(method, claim["metric"], dataset, memory) or v
             told = printed_uncertainty([(1.0, theirs)], [(1.0, v)])
             found = e.sum([(1.0, v)])
             near = abs(v.mean - printed) <= independent([(1.0, found), (-1.0, told)]).half + ROUNDING / 2
@@ -83,7 +92,7 @@ def _growth(claim: Claim, e: Answers) -> list[Part]:
         if a is None or b is None:
             parts.append(Part(f"{named}: – (printed {printed:+.1f})", None))
             continue
-        theirs = [Printed().value(method, claim["metric"], dataset, m) for m in (end, start)]
+        theirs = [the_paper().value(method, claim["metric"], dataset, m) for m in (end, start)]
         size, grade = sized(e, [(1.0, a), (-1.0, b)], printed, theirs)
         parts.append(Part(f"{named}: {size} (printed {printed:+.1f})", grade))
     return parts
@@ -91,21 +100,15 @@ def _growth(claim: Claim, e: Answers) -> list[Part]:
 
 def _between(claim: Claim, e: Answers) -> list[Part]:
     """Above some, below all others."""
-    parts = []
-    for dataset, memory in claim["cells"]:
-        mine = e.value(claim["method"], claim["metric"], dataset, memory)
-        others = _others(e, claim["method"], claim["metric"], dataset, memory)
-        if mine is None or not others:
-            parts.append(Part(f"{where(dataset, memory)}: –", None))
-            continue
+
+    def judge(mine: Answer, others: dict[str, Answer], whole: bool) -> tuple[str, Grade]:
         below, rest = ({m: v for m, v in others.items() if (m in claim["above"]) is side} for side in (True, False))
-        whole = len(others) == len(competitors()) - 1
         grades = [ahead(e, mine, some, sign, whole) for some, sign in ((below, 1.0), (rest, -1.0))]
         least = min(rest, key=lambda m: rest[m].mean, default="")
         text = f"{mine.mean:.1f}; " + ", ".join(f"{Row(m).title} {v.mean:.1f}" for m, v in below.items())
-        text += f"; least of the rest {Row(least).title} {rest[least].mean:.1f}" if least else ""
-        parts.append(Part(f"{where(dataset, memory)}: {text}", worst(grades)))
-    return parts
+        return text + (f"; least of the rest {Row(least).title} {rest[least].mean:.1f}" if least else ""), worst(grades)
+
+    return _columns(claim, e, judge)
 
 
 def _group(claim: Claim, e: Answers) -> list[Part]:
