@@ -51,7 +51,7 @@ format: $(READY)
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo "open build/site/index.html"
+	@echo "open build/site/index.html; with search: $(BIN)/python -m http.server --directory build/site, then http://localhost:8000"
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -1,18 +1,15 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests. Imports nothing heavy: xdist's controller, which runs no test, would wait for it."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from emi_bench.run.processor import LIMIT, WITHOUT_AMX, bf16_crashes
-from tests.synthetic import blobs
 
-torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # before anyone imports torch, here and in every process that a test starts
 
 
 def pytest_configure() -> None:
@@ -29,6 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def own_npz(tmp_path: Path) -> Path:
     """A user's own data set: four classes of 8x8 images."""
+    import numpy as np
+
+    from tests.synthetic import blobs
+
     data = blobs("own", 4, 10)
     path = tmp_path / "mine.npz"
     arrays = {"x_train": data.x_train, "x_test": data.x_test}

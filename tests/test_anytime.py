@@ -67,6 +67,8 @@ def test_stability_gap_of_every_switch(curve: Curve) -> None:
 def test_relative_forgetting_by_both_names() -> None:
     matrix = np.array([[np.nan if v is None else v for v in row] for row in GOLDEN["task_end_matrix"]])
     recorded = GOLDEN["ccl_dc"]
+    assert metrics.learning_accuracy(matrix) == pytest.approx(recorded["learning_accuracy"], abs=1e-12)
+    assert metrics.average_accuracy(matrix) == pytest.approx(recorded["average_accuracy"], abs=1e-12)
     assert metrics.relative_forgetting(matrix) == pytest.approx(recorded["relative_forgetting_t_minus_1"], abs=1e-12)
     found = metrics.relative_forgetting_ccldc(matrix)
     assert found == pytest.approx(recorded["relative_forgetting_reference"], abs=1e-12)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -162,7 +163,10 @@ def test_ctrl_c_keeps_finished_tasks_and_the_same_command_goes_on(tmp_path: Path
     words = er(tmp_path / "r", *slowly)
     command = [sys.executable, "-m", "emi_bench.cli.app", *words]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to Ctrl-C
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, preexec_fn=heard
+    )
     checkpoints = tmp_path / "r" / "_checkpoints"
     deadline = time.monotonic() + 120
     while not (checkpoints.exists() and list(checkpoints.glob("*.pt"))):

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from emi_bench.facts import built_in_facts
+from emi_bench.methods import MethodConfig, get_method
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 
@@ -30,6 +33,15 @@ def test_paths_on_a_page_are_there(page: Path) -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", built_in_facts())
+def test_every_constant_of_a_method_is_on_its_page(name: str) -> None:
+    written = (ROOT / "docs" / "methods" / f"{name}.md").read_text("utf-8")
+    words = {word for quoted in re.findall(r"`([^`]+)`", written) for word in re.findall(r"\w+", quoted)}
+    config = get_method(name).config_class
+    own = config.__annotations__.keys() & config.model_fields.keys() - MethodConfig.model_fields.keys()
+    assert sorted(own - words) == []
 
 
 def test_every_folder_of_the_package_is_on_the_architecture_page() -> None:

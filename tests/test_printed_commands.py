@@ -159,8 +159,9 @@ def test_every_command_that_is_said_to_take_plugins_takes_them() -> None:
     page = (ROOT / "docs" / "own-method.md").read_text("utf-8")
     sentence = page[page.index("give the file to") : page.index("with `--plugin`")]
     names = re.findall(r"`([a-z ]+)`", " ".join(sentence.split()))
-    assert len(names) == 8
-    needs = {"run": " --method er --dataset digits", "data verify": " digits", "sweep": " a.yaml", "plan": " a.yaml"}
+    assert len(names) == 9
+    needs = {"run": " --method er --dataset digits", "sweep": " a.yaml", "plan": " a.yaml"}
+    needs |= dict.fromkeys(("data verify", "data inspect"), " digits")
     for name in names:
         assert parsed(f"emi-bench {name}{needs.get(name, '')} --plugin a.py")[1]["plugin"] == [Path("a.py")]
 

@@ -62,6 +62,15 @@ def test_another_torch_is_judged_by_the_spread_over_seeds() -> None:
     assert Check("er", same_setup=False, identical=False, moved=0.0, spread=float("nan")).verdict == "differs"
 
 
+def test_the_same_machine_must_give_the_same_bits_and_another_one_the_same_spread(store: Path) -> None:
+    (row, cell), = chosen(load_runs(store), ("er",), 1)  # fmt: skip
+    moved = row | {"matrix": row["matrix"] + 1e-9}
+    assert again(moved, cell).verdict == "differs"
+    assert again(moved, cell, loose=True).verdict == "within the spread"
+    elsewhere = row["versions"] | {"processor": "another"}
+    assert again(moved | {"versions": elsewhere}, cell).verdict == "within the spread"
+
+
 def test_a_changed_id_is_an_answer_too(store: Path) -> None:
     (row, cell), = chosen(load_runs(store), ("er",), 1)  # fmt: skip
     assert again(row, cell).identical

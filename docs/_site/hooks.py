@@ -37,6 +37,7 @@ def on_page_content(content: str, **_: Any) -> str:
 
     def drawn(found: re.Match[str]) -> str:
         display = "block" if found[1] == "div" else "inline"
-        return latex2mathml.converter.convert(html.unescape(found[2]), display=display)
+        drawn = latex2mathml.converter.convert(html.unescape(found[2]), display=display)
+        return drawn.replace("<math", '<math displaystyle="true"', 1)  # else fractions in a line are tiny
 
     return FORMULA.sub(drawn, content)
