@@ -14,7 +14,7 @@ from emi_bench.report.runs import Run
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class TableCell:
     """The runs of one row in one column, by seed, and how many there should be."""
 
     runs: tuple[Run, ...]
@@ -65,7 +65,7 @@ def spread_of(values: NDArray[np.float64], spread: Spread) -> float:
     return float(std * factor)
 
 
-def summarize(cell: Cell, metric: Metric, spread: Spread = "std") -> Summary | None:
+def summarize(cell: TableCell, metric: Metric, spread: Spread = "std") -> Summary | None:
     """Mean and spread, or None where no run defines the metric."""
     values = cell.sample(metric)
     if not len(values):

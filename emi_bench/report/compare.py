@@ -12,7 +12,7 @@ from scipy import stats
 
 from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTING_RAPTOR, Metric, Row
-from emi_bench.report.cells import Cell
+from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Record
 from emi_bench.report.statistics import NAN, Estimate, estimate, holm, independent
@@ -99,7 +99,7 @@ def verdict(difference: Estimate) -> Verdict:
     return "above" if difference.mean > 0 else "below"
 
 
-def _one(cell: Cell, metric: Metric, label: str, row: dict[Any, Any]) -> Comparison:
+def _one(cell: TableCell, metric: Metric, label: str, row: dict[Any, Any]) -> Comparison:
     values = cell.sample(metric)
     told = float(row["mean"]), float(row.get("std", NAN)), float(row.get("n", NAN))
     by_std, by_ci95 = (minus(values, *told, reading) for reading in ("std", "ci95"))
@@ -135,7 +135,7 @@ def _studies(grid: Grid, studies: Mapping[str, Sequence[Study]]) -> list[Compari
     for name, about in STUDIES.items():
         found = next((s for s in studies[name] if s.setting == setting), None)
         for point, value in published(about).items():
-            cell = (found.points.get(point) if found else None) or Cell((), grid.expected(setting))
+            cell = (found.points.get(point) if found else None) or TableCell((), grid.expected(setting))
             row = {"source": reference.PAPER, "place": f"table{about.number}", "method": "emi", "mean": value,
                    "dataset": setting.dataset, "memory": setting.memory, "n": reference.settings()["runs"]}  # fmt: skip
             out.append(_one(cell, ACCURACY, f"EMI {about.words(point)}", row))

@@ -10,7 +10,7 @@ from typing import Any
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting, is_paper_setting
-from emi_bench.report.cells import Cell
+from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Kind
 from emi_bench.report.runs import Run
@@ -48,7 +48,7 @@ class Study:
 
     setting: Setting
     about: About
-    points: Mapping[Point, Cell]
+    points: Mapping[Point, TableCell]
     default: Point | None
     stand_in: Mapping[Point, Row]
 
@@ -91,7 +91,7 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
             for point, runs in groups[rest].items():
                 if default is None or point != default[1]:
                     points.setdefault(point, runs)
-    cells = {p: Cell(tuple(sorted(runs, key=lambda r: r.seed)), expected[p]) for p, runs in points.items()}
+    cells = {p: TableCell(tuple(sorted(runs, key=lambda r: r.seed)), expected[p]) for p, runs in points.items()}
     stand_in: dict[Point, Row] = {}
     nothing = (False,) * len(keys)
     if about is PARTS and nothing not in cells and (ocm := grid.cell(Row("ocm"), setting)).n and len(cells) > 1:
@@ -131,7 +131,7 @@ def in_a_study(grid: Grid, row: Row, setting: Setting) -> bool:
     )
 
 
-def readings(grid: Grid, setting: Setting) -> dict[str, Cell]:
+def readings(grid: Grid, setting: Setting) -> dict[str, TableCell]:
     """What a shortfall of EMI may come from, by name: what it is built on, every other reading of the paper, another
     order of the classes. Nothing where no reading ran beside the default."""
     rows = [r for r in grid.variants(setting) if r.method == METHOD and grid.cell(r, setting).n]

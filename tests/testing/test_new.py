@@ -27,9 +27,9 @@ def test_a_new_method_passes_every_check_and_is_short() -> None:
     text = Path("my_idea.py").read_text()
     assert len(text.splitlines()) < 60
     assert max(map(len, text.splitlines())) <= 120
-    (name, outcomes), *others = examine_file(Path("my_idea.py")).items()
+    (name, results), *others = examine_file(Path("my_idea.py")).items()
     assert (name, others) == ("my_idea", [])
-    assert not [o for o in outcomes if o.status == "failed"]
+    assert not [o for o in results if o.status == "failed"]
 
 
 def test_its_generated_test_passes() -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting, apart, dataset_title, memory_title
-from emi_bench.report.cells import Cell
+from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table
 from emi_bench.report.model import Table
@@ -99,7 +99,7 @@ class PageData:
             self._out[found]["columns"].append(column)
         return found
 
-    def _describe(self, row: Row, setting: Setting, cell: Cell) -> dict[str, Any]:
+    def _describe(self, row: Row, setting: Setting, cell: TableCell) -> dict[str, Any]:
         matrices = np.stack([r.matrix for r in cell.runs])
         memory = memory_title(setting.memory) if row.uses_memory else "any memory"
         return {

@@ -11,7 +11,7 @@ import numpy as np
 
 from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, TABLE_METRICS, Metric, Row, Setting
-from emi_bench.report.cells import Cell
+from emi_bench.report.cells import TableCell
 from emi_bench.report.efficiency import cost_cell, efficiency_setting
 from emi_bench.report.grid import Grid
 from emi_bench.report.statistics import ENOUGH, BySeed, Estimate, combination, independent, known
@@ -101,7 +101,7 @@ class Ours:
         }
         self._efficiency = efficiency_setting(grid)
 
-    def _answer(self, cell: Cell, metric: Metric) -> Answer | None:
+    def _answer(self, cell: TableCell, metric: Metric) -> Answer | None:
         values = cell.by_seed(metric)
         if len(values) < ENOUGH:
             return None
