@@ -121,8 +121,7 @@ def build(
 ) -> Report:
     """Read a store and write the report. Works on half-finished sweeps; an empty store makes a page that says so."""
     from emi_bench.store import load_runs
-    from emi_bench.store.curves import curve_reader
-    from emi_bench.store.features import feature_reader
+    from emi_bench.store.beside import curve_reader, feature_reader
 
     progress("reading the results")
     beside = feature_reader(results_path), curve_reader(results_path)

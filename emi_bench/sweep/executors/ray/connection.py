@@ -39,7 +39,8 @@ LOCAL = {
     "RAY_AUTH_MODE": "disabled",
     # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
     "RAY_worker_niceness": "0",
-    "RAY_raylet_start_wait_time_s": "120",  # a busy machine needs more than Ray's 30
+    "RAY_gcs_server_port_wait_time_s": "120",  # a busy machine needs more than Ray's 30
+    "RAY_raylet_start_wait_time_s": "120",
 }
 INIT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
 
