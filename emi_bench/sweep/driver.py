@@ -196,7 +196,7 @@ class Driver:
         What is raised while Tune looks at a result would come out wrapped, as an error of Tune's.
         """
         if self.signal is not None:
-            self.note("stopping: the workers are told to leave; finished tasks are kept (again: at once)")
+            self.note("stopping: workers are told to leave; finished tasks are kept (again: at once)")
             raise Interrupted(self.signal)
         if self.asked.fail_fast and self.display.failures:
             raise FailedFast(self.display.failures[0][0].spec.label)
