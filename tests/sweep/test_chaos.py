@@ -24,7 +24,7 @@ from emi_bench.store import Store
 from emi_bench.store.leftovers import clear_scratch, scratch
 from emi_bench.store.processes import running, tag
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.executors.ray import connection
+from emi_bench.sweep.executors.ray import connection, private
 from emi_bench.sweep.logs import read_log
 from emi_bench.sweep.plan import expand
 from tests.sweep.sweeping import ROOT, assert_complete, family, named, sweep_file
@@ -104,8 +104,9 @@ def nodes(place: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes | None]
         return
     for key, value in connection.LOCAL.items():
         monkeypatch.setenv(key, value)
-    made = Nodes()
-    yield made
+    with private.patient_start(LIMIT):
+        made = Nodes()
+        yield made
     made.cluster.shutdown()
 
 

@@ -39,8 +39,8 @@ LOCAL = {
     "RAY_AUTH_MODE": "disabled",
     # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
     "RAY_worker_niceness": "0",
-    "RAY_gcs_server_port_wait_time_s": "120",  # a busy machine needs more than Ray's 30
-    "RAY_raylet_start_wait_time_s": "120",
+    "RAY_gcs_server_port_wait_time_s": f"{private.START}",  # a busy machine needs more than Ray's 30
+    "RAY_raylet_start_wait_time_s": f"{private.START}",
 }
 INIT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
 
@@ -79,16 +79,17 @@ def start(machine: dict[str, float], *, every_core: bool) -> str:
     ray = _imported()
     folder = _temp_folder()
     try:
-        ray.init(
-            address="local",
-            num_cpus=int(machine["CPU"]),
-            num_gpus=int(machine.get("GPU", 0)),
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=folder,
-            **private.ready_workers(every_core),
-            **INIT,
-        )
+        with private.patient_start():
+            ray.init(
+                address="local",
+                num_cpus=int(machine["CPU"]),
+                num_gpus=int(machine.get("GPU", 0)),
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=folder,
+                **private.ready_workers(every_core),
+                **INIT,
+            )
     except Exception as e:  # of many kinds, and some of its own
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)

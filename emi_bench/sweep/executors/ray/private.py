@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
 TRIED = ((2, 60), (2, 61))  # from, and before: as in pyproject.toml
+START = 120  # seconds for a Ray of our own to start: machines are busy
 WORKER = "emi_bench.sweep.executors.ray.trial"
 
 
@@ -35,6 +37,34 @@ def ready_workers(every_core: bool) -> dict[str, Any]:
         return {}
     flags = {"prestart_worker_first_driver": every_core, "preload_python_modules": [WORKER] * every_core}
     return {"_system_config": flags}
+
+
+@contextlib.contextmanager
+def patient_start(seconds: float = START) -> Iterator[None]:
+    """Ray gives a node 30 s to become known, whatever it is told. It asks until that time is over; so each question is
+    answered late, and the node has so many seconds."""
+    if not tried():
+        yield
+        return
+    from ray._private import services
+
+    ask = services.get_node
+
+    def patiently(address: str, node: str) -> Any:
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                return ask(address, node)  # type: ignore[no-untyped-call]
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(0.2)
+
+    services.get_node = patiently
+    try:
+        yield
+    finally:
+        services.get_node = ask
 
 
 def silence() -> None:
