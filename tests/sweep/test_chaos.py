@@ -51,6 +51,13 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "RAY_ADDRESS": "",
 }
+#: Ray would give up what is only slow.
+SLOWLY = {
+    "RAY_gcs_server_port_wait_time_s": "600",
+    "RAY_agent_register_timeout_ms": "600000",
+    "RAY_worker_register_timeout_seconds": "600",
+    connection.RAYLET_START: "600",
+}
 
 #: Imports once, and is then one command after another: a file for its output and its words come in, its process number
 #: and its exit code go out. It runs nothing itself, so that its children begin as new processes do.
@@ -102,7 +109,7 @@ def nodes(place: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes | None]
     if place != "cluster":
         yield None
         return
-    for key, value in connection.LOCAL.items():
+    for key, value in (connection.LOCAL | SLOWLY).items():
         monkeypatch.setenv(key, value)
     with private.patient_start(LIMIT):
         made = Nodes()
@@ -131,7 +138,7 @@ class Command:
 def commands() -> Iterator[subprocess.Popen[bytes]]:
     words = [sys.executable, "-c", COMMANDS]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, bufsize=0, stdin=pipe, stdout=pipe, env=os.environ | ENVIRONMENT) as process:
+    with subprocess.Popen(words, bufsize=0, stdin=pipe, stdout=pipe, env=os.environ | ENVIRONMENT | SLOWLY) as process:
         yield process
         assert process.stdin is not None
         process.stdin.close()

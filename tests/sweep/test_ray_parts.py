@@ -89,7 +89,7 @@ def test_a_ray_that_was_not_tried_is_left_as_it_is(version: str, monkeypatch: py
     before = told()
     assert private.ready_workers(every_core=True) == {}
     private.silence()
-    with private.plain_workers(local=True), private.patient_start():
+    with private.plain_workers(local=True), private.patient_start(60):
         assert told() == before
     monkeypatch.setattr(ray, "__version__", "2.60.0")
     assert private.ready_workers(every_core=True)["_system_config"]["prestart_worker_first_driver"]
@@ -106,7 +106,7 @@ def test_a_node_that_is_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
         return answer
 
     monkeypatch.setattr(services, "get_node", ask)
-    with private.patient_start():
+    with private.patient_start(60):
         assert services.get_node("here", "n") == {"node_id": "n"}
     assert services.get_node is ask
     answers.append(RuntimeError("never"))

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 TRIED = ((2, 60), (2, 61))  # from, and before: as in pyproject.toml
-START = 120  # seconds for a Ray of our own to start: machines are busy
 WORKER = "emi_bench.sweep.executors.ray.trial"
 
 
@@ -40,7 +39,7 @@ def ready_workers(every_core: bool) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def patient_start(seconds: float = START) -> Iterator[None]:
+def patient_start(seconds: float) -> Iterator[None]:
     """Ray gives a node 30 s to become known, whatever it is told. It asks until that time is over; so each question is
     answered late, and the node has so many seconds."""
     if not tried():
