@@ -83,7 +83,7 @@ def test_a_ray_that_was_not_tried_is_left_as_it_is(version: str, monkeypatch: py
 
     def told() -> tuple[Any, ...]:
         kept = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
-        return *kept, ray._private.worker.print_to_stdstream, services.get_node
+        return *kept, ray._private.worker.print_to_stdstream, services.get_node, services.start_raylet
 
     monkeypatch.setattr(ray, "__version__", version)
     before = told()
@@ -95,7 +95,7 @@ def test_a_ray_that_was_not_tried_is_left_as_it_is(version: str, monkeypatch: py
     assert private.ready_workers(every_core=True)["_system_config"]["prestart_worker_first_driver"]
 
 
-def test_a_node_that_is_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_late_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ray._private import services
 
     answers = [RuntimeError("not yet"), RuntimeError("not yet"), {"node_id": "n"}]
@@ -106,8 +106,17 @@ def test_a_node_that_is_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
         return answer
 
     monkeypatch.setattr(services, "get_node", ask)
+
+    def start(session_dir: str, node_id: str, *, a: int, **ports: int) -> dict[str, int]:
+        told = {path.name: int(path.read_text()) for path in Path(session_dir).iterdir()}
+        assert told == {f"{name}_{node_id}": port for name, port in ports.items()}
+        return ports
+
+    monkeypatch.setattr(services, "start_raylet", start)
     with private.patient_start(60):
         assert services.get_node("here", "n") == {"node_id": "n"}
+        ports = services.start_raylet(str(tmp_path), "ab" * 28, metrics_agent_port=0, a=1)
+    assert len({*ports.values()} - {0}) == 4
     assert services.get_node is ask
     answers.append(RuntimeError("never"))
     with private.patient_start(0.0), pytest.raises(RuntimeError, match="never"):
