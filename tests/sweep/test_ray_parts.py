@@ -107,16 +107,23 @@ def test_a_node_that_is_late_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(services, "get_node", ask)
 
-    def start(session_dir: str, node_id: str, *, a: int, **ports: int) -> dict[str, int]:
+    def start(
+        session_dir: str,
+        node_id: str,
+        metrics_agent_port: int = 0,
+        metrics_export_port: int = 0,
+        dashboard_agent_listen_port: int = 0,
+        runtime_env_agent_port: int = 0,
+    ) -> None:
         told = {path.name: int(path.read_text()) for path in Path(session_dir).iterdir()}
-        assert told == {f"{name}_{node_id}": port for name, port in ports.items()}
-        return ports
+        ports = (metrics_agent_port, metrics_export_port, dashboard_agent_listen_port, runtime_env_agent_port)
+        assert told == {f"{name}_{node_id}": port for name, port in zip(private.PORTS, ports, strict=True)}
+        assert len({*told.values()} - {0}) == 4
 
     monkeypatch.setattr(services, "start_raylet", start)
     with private.patient_start(60):
         assert services.get_node("here", "n") == {"node_id": "n"}
-        ports = services.start_raylet(str(tmp_path), "ab" * 28, metrics_agent_port=0, a=1)
-    assert len({*ports.values()} - {0}) == 4
+        services.start_raylet(str(tmp_path), "ab" * 28, metrics_agent_port=0)
     assert services.get_node is ask
     answers.append(RuntimeError("never"))
     with private.patient_start(0.0), pytest.raises(RuntimeError, match="never"):
