@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,11 +178,15 @@ def _write_numbers(report: Report, evidence: Evidence) -> None:
 def _write_figures(report: Report, drawings: Iterable[Drawing], progress: Progress) -> list[Picture]:
     """Save the figures; those that the page shows are kept for it."""
     pictures = []
-    for drawing in drawings:
-        progress(f"drawing {drawing.name}")
-        report.files += save(drawing, report.out / "figures")
-        if drawing.on_page:
-            pictures.append(picture_of(drawing))
+    gc.freeze()  # figures are full of circles: what was there before them is not searched again for each
+    try:
+        for drawing in drawings:
+            progress(f"drawing {drawing.name}")
+            report.files += save(drawing, report.out / "figures")
+            if drawing.on_page:
+                pictures.append(picture_of(drawing))
+    finally:
+        gc.unfreeze()
     return pictures
 
 

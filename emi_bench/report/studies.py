@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from emi_bench import reference
@@ -102,6 +103,7 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
     return Study(setting, about, dict(sorted(cells.items())), default[1] if default else None, stand_in)
 
 
+@cache
 def published(about: About) -> dict[Point, float]:
     """The paper's value of each point of a study."""
     rows = reference.studies(f"table{about.number}").to_dict("records")
