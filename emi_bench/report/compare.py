@@ -159,12 +159,14 @@ def headline(found: Sequence[Comparison]) -> str:
     mine = [c for c in found if c.source == reference.PAPER]
     counts = tally(mine)
     judged = counts["agrees"] + counts["above"] + counts["below"]
+    rest = f"{counts['too few runs']} cells have too few runs, {counts['not run']} did not run."
+    if not judged:
+        return f"No cell can be judged against the paper: {rest}"
     certain = sum(c.p_holm < 0.05 for c in mine)
     return (
         f"{counts['agrees']} of {judged} judged cells agree with the paper, {counts['above']} are above, "
         f"{counts['below']} below; chance alone would put about {0.05 * judged:.0f} outside, and {certain} stay "
-        f"outside when adjusted for the number of cells. {counts['too few runs']} cells have too few runs, "
-        f"{counts['not run']} did not run."
+        f"outside when adjusted for the number of cells. {rest}"
     )
 
 

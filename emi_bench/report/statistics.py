@@ -16,6 +16,15 @@ ENOUGH = 3  #: fewer runs make no interval
 NAN = float("nan")
 
 
+def signed(x: float) -> str:
+    """One decimal of a difference as printed; no negative zero.
+
+    >>> signed(-0.04), signed(-1.26)
+    ('+0.0', '-1.3')
+    """
+    return f"{round(x, 1) + 0.0:+.1f}"
+
+
 def t_quantile(df: float) -> float:
     """By how many standard errors a 95 % t interval goes to either side.
 
@@ -54,6 +63,11 @@ class Estimate:
     @property
     def high(self) -> float:
         return self.mean + self.half
+
+    @property
+    def interval(self) -> str:
+        """As printed: `[+0.3, +1.2]`; nothing below three runs."""
+        return f"[{signed(self.low)}, {signed(self.high)}]" if self.enough else ""
 
     def against(self, value: float = 0.0, rounding: float = 0.0) -> float:
         """Two-sided p of the t test that the mean is `value`, give or take `rounding`."""

@@ -32,7 +32,8 @@ class About:
     def words(self, point: Point) -> str:
         """`DualNet+DMI`, `alpha=0.1, alpha_b=0.2`"""
         if self.values is bool:
-            return "+".join(k for k, v in zip(self.keys, point, strict=True) if v) or "OCM"
+            names = {k: k.upper() for k in self.keys} | {"dualnet": "DualNet"}
+            return "+".join(names[k] for k, v in zip(self.keys, point, strict=True) if v) or "OCM"
         return ", ".join(f"{k}={v}" for k, v in zip(self.keys, point, strict=True))
 
 

@@ -11,14 +11,14 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 
 from emi_bench import __version__, reference
 from emi_bench.report import compare, sentences
-from emi_bench.report.axes import ACCURACY, FORGETTING, SPREADS, Row, Setting, apart, dataset_title, memory_title
+from emi_bench.report.axes import ACCURACY, FORGETTING, SPREADS, Row, Setting, dataset_title
 from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.model import Section, Table, Value
 from emi_bench.report.page.data import PageData
 from emi_bench.report.page.pictures import Picture, night_style
 from emi_bench.report.plain import plain_value
-from emi_bench.report.statistics import contrast
+from emi_bench.report.statistics import contrast, signed
 from emi_bench.report.tables import MAIN
 
 #: What the switch over the results calls the tables.
@@ -64,32 +64,19 @@ def results_table(evidence: Evidence, data: PageData, paper: bool) -> dict[str, 
     """One table with all metrics in it; the page switches between them."""
     grid, tables = evidence.grid, evidence.main[paper]
     settings = grid.paper_settings if paper else grid.other_settings
-    values: dict[Row, list[dict[str, Value]]] = {
-        line.row: [{} for _ in settings] for line in tables["acc"].lines if line.row
-    }
-    for key, table in tables.items():
-        for line in table.lines:
-            for at, value in enumerate(line.values):
-                values[line.row][at][key] = value  # type: ignore[index]
-    nothing = dict.fromkeys(MAIN, Value(None))
-    differs = apart(settings)
-    groups: list[list[Any]] = []
-    for s in settings:
-        if not groups or groups[-1][2] != s.family:
-            groups.append(
-                [f"{dataset_title(s.dataset)} ({s.n_tasks} tasks{', ' * bool(differs[s])}{differs[s]})", 0, s.family]
-            )
-        groups[-1][1] += 1
+    values = {key: {line.row: line.values for line in table.lines} for key, table in tables.items()}
+    nothing = [Value(None)] * len(settings)
     title = "The paper's grid" if paper else "Other settings" if grid.paper_settings else "Results"
     return {
         "title": title,
         "texts": data.texts(tables),
-        "groups": [(name, span) for name, span, _ in groups],
-        "columns": [memory_title(s.memory) for s in settings],
+        "groups": [(name.plain, len(columns)) for name, columns in tables["acc"].groups],
+        "columns": [c.plain for c in tables["acc"].columns],
         "rows": [
             {"title": r.title, "role": r.role,
-             "cells": [_cell(evidence, data, r, s, nothing | v) for s, v in zip(settings, found, strict=True)]}
-            for r, found in values.items()
+             "cells": [_cell(evidence, data, r, s, {key: by.get(r, nothing)[i] for key, by in values.items()})
+                       for i, s in enumerate(settings)]}
+            for r in values["acc"] if r
         ],
     }  # fmt: skip
 
@@ -108,8 +95,7 @@ def variant_rows(evidence: Evidence, data: PageData) -> list[dict[str, Any]]:
                 "index": data.index(row, setting), "title": row.title, "n": cell.n, "mean": f"{summary.mean:.1f}",
                 "where": setting.title,
                 "spread": "" if summary.spread != summary.spread else f"{summary.spread:.1f}",
-                "delta": "" if d is None else f"{d.mean:+.1f}",
-                "interval": "" if d is None or d.low != d.low else f"[{d.low:+.1f}, {d.high:+.1f}]",
+                "delta": "" if d is None else signed(d.mean), "interval": "" if d is None else d.interval,
             })  # fmt: skip
     return out
 
@@ -150,6 +136,7 @@ def render(
         spread=SPREADS[evidence.spread],
         studies=[t for t in tables if t.kind not in ("accuracy", "forgetting", "incremental", "variants")],
         plain_value=plain_value,
+        signed=signed,
         compared=[c for c in evidence.compared if c.n],
         headline=compare.headline(evidence.compared) if evidence.compared else "",
         by_method={r.title: v for r, v in compare.by_method(evidence.compared).items()},
