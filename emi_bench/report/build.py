@@ -19,8 +19,8 @@ from emi_bench.report.figures import Drawing, all_figures, save
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table, preview
 from emi_bench.report.model import Table
-from emi_bench.report.page import render
 from emi_bench.report.page.pictures import Picture, picture_of
+from emi_bench.report.page.render import render
 from emi_bench.report.plain import csv_table, csv_text, markdown_table
 from emi_bench.report.planned import FIGURES, Scope, read_planned
 from emi_bench.report.sections import SECTIONS

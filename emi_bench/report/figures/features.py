@@ -141,14 +141,8 @@ def tsne(evidence: Evidence) -> Iterator[Drawing]:
             classes = np.unique(labels)
             colours = mpl.colormaps["tab10" if len(classes) <= 10 else "turbo"]
             shade = np.searchsorted(classes, labels) / (10 if len(classes) <= 10 else max(1, len(classes) - 1))
-            ax.scatter(
-                xy[:, 0],
-                xy[:, 1],
-                c=colours(shade + (0.01 if len(classes) <= 10 else 0)),
-                s=2,
-                linewidths=0,
-                rasterized=True,
-            )
+            shades = colours(shade + (0.01 if len(classes) <= 10 else 0))
+            ax.scatter(xy[:, 0], xy[:, 1], c=shades, s=2, linewidths=0, rasterized=True)
             ax.set_title(row.title)
             ax.set_xticks([])
             ax.set_yticks([])

@@ -50,14 +50,8 @@ def _cell(
     nothing = "unplanned" if row.variant else "missing"
     state = nothing if not cell.n else "partial" if cell.n < cell.expected else "done"
     where = address(row, setting, evidence.grid.settings)
-    return {
-        "id": where,
-        "index": data.index(row, setting),
-        "n": cell.n,
-        "expected": cell.expected,
-        "state": state,
-        "values": shown,
-    }
+    return {"id": where, "index": data.index(row, setting), "n": cell.n, "expected": cell.expected, "state": state,
+            "values": shown}  # fmt: skip
 
 
 def results_table(evidence: Evidence, data: PageData, paper: bool) -> dict[str, Any]:
@@ -117,6 +111,9 @@ def render(
     here = files(__package__)
     variants = variant_rows(evidence, data)
     return environment.get_template("index.html.j2").render(
+        evidence=evidence,
+        compare=compare,
+        sentences=sentences,
         style=(here / "page.css").read_text("utf-8") + night_style(pictures),
         script=(here / "page.js").read_text("utf-8"),
         metrics=[(key, TITLES[key], metric.higher) for key, (_, metric) in MAIN.items()],
@@ -130,25 +127,14 @@ def render(
         first=[p for p in pictures if p.first],
         texts_of=lambda table: data.texts({"": table}),
         counts={s: sum(c["state"] == s for c in cells) for s in ("done", "partial", "missing")},
-        n_runs=len(grid.runs),
         devices=sorted({str(r.about.get("device", "")) for r in grid.runs} - {""}),
-        notes=grid.notes,
         spread=SPREADS[evidence.spread],
         studies=[t for t in tables if t.kind not in ("accuracy", "forgetting", "incremental", "variants")],
         plain_value=plain_value,
         signed=signed,
         compared=[c for c in evidence.compared if c.n],
-        headline=compare.headline(evidence.compared) if evidence.compared else "",
-        by_method={r.title: v for r, v in compare.by_method(evidence.compared).items()},
-        several=compare.several_sources(evidence.compared),
         metric_titles={ACCURACY.name: "accuracy", FORGETTING.name: "forgetting"},
-        rule=compare.RULE,
         sources=reference.sources(),
-        differences=evidence.differences,
-        overall=evidence.overall,
-        claims=evidence.sentences,
-        claims_headline=sentences.headline(evidence.sentences),
-        claims_rule=sentences.RULE,
         pictures=[p for p in pictures if not p.first],
         sections=sections,
         data=lambda: data.document(),  # when all else has said what it shows
