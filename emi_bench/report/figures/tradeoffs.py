@@ -122,9 +122,9 @@ def budget(evidence: Evidence) -> Iterator[Drawing]:
             ax.axvline(paced[setting], color="#999999", linewidth=0.6, linestyle=":", zorder=1)
             ax.set_xscale("log")
             ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
-            ax.set_ylim(bottom=0)
             ax.set_title("real time" if paced[setting] == 1 else f"{paced[setting]:g} steps of ER a batch")
             ax.set_xlabel("Cost of a batch (steps of ER)")
+        axes[0].set_ylim(bottom=0)  # of all panels, and only now: it ends their growing with what is drawn
         axes[0].set_ylabel("Average accuracy (%)")
         one_legend(figure, axes, rows)
         caption = (
