@@ -22,6 +22,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # extension modules complain of what outlives them
+
+
 def pytest_configure() -> None:
     """Where the processor's matrix units are a lie, tests in bfloat16 do without them; so do the processes of xdist."""
     if bf16_crashes():

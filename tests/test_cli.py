@@ -25,7 +25,7 @@ from emi_bench.store import Store
 from emi_bench.store.leases import Lease
 
 QUICK = ["--set", "width=2", "--set", "batch=20", "--set", "replay_batch=10"]
-FEW = ["--set", "train_per_class=40", "--set", "test_per_class=10"]
+FEW = ["--set", "train_per_class=20", "--set", "test_per_class=10"]
 
 
 def invoke(*words: str) -> str:

@@ -33,6 +33,7 @@ def words(tmp_path: Path, address: str) -> list[str]:
     return ["sweep", str(file), "--results", str(tmp_path / "results"), "--address", address]
 
 
+@pytest.mark.slow  # without Ray: tests/sweep/test_inline.py
 def test_a_killed_driver_costs_at_most_the_task_at_hand(tmp_path: Path, words: list[str]) -> None:
     sweep_file(tmp_path, images=50, seeds=1)
     results = tmp_path / "results"
