@@ -19,7 +19,7 @@ from emi_bench.report.watched import equal_compute, short_stream_words, while_th
 from emi_bench.run.execute import execute
 from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
-from emi_bench.store.curves import curve_reader
+from emi_bench.store.beside import curve_reader
 from tests.synthetic import register_blobs
 
 SMALL = {"batch": 4, "replay_batch": 4, "width": 2}
