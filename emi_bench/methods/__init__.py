@@ -69,7 +69,7 @@ def _installed(entry: EntryPoint, known: Mapping[str, type[Method]]) -> type[Met
 
 
 class _Given(SourceFileLoader):
-    """A file whose content came from elsewhere: nothing is read here, and nothing written."""
+    """A file by its content alone: no compiled file is looked for, which an edit within a second would not outdate."""
 
     def __init__(self, name: str, path: str, content: bytes) -> None:
         super().__init__(name, path)
@@ -79,7 +79,7 @@ class _Given(SourceFileLoader):
         return self.content
 
     def path_stats(self, path: str | bytes) -> Mapping[str, int]:
-        raise OSError("not a file of this machine")  # so that no compiled file is looked for
+        raise OSError("nothing but its content is asked for")
 
 
 def load_plugin(path: str | Path, content: bytes | None = None) -> list[str]:
@@ -91,9 +91,9 @@ def load_plugin(path: str | Path, content: bytes | None = None) -> list[str]:
     if content is None and not file.is_file():
         raise UserError(f"no plugin file at {file}", hint="--plugin takes the path of a Python file")
     module_name = f"{_PLUGIN}{file.stem}"
-    given = None if content is None else _Given(module_name, str(file), content)
+    given = _Given(module_name, str(file), file.read_bytes() if content is None else content)
     spec = importlib.util.spec_from_file_location(module_name, file, loader=given)
-    if spec is None or spec.loader is None:
+    if spec is None or spec.loader is None or file.suffix != ".py":
         raise UserError(f"{file} is not a Python file", hint="--plugin takes the path of a .py file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module

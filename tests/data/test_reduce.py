@@ -18,7 +18,7 @@ from emi_bench.store import Store, load_runs
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cost import load_of
 from emi_bench.sweep.plan import expand
-from tests.sweep.sweeping import call, sweep_file
+from tests.sweep.sweeping import ask, sweep_file
 from tests.synthetic import FAST, spec
 
 PART: dict[str, int] = {"image_size": 4, "train_per_class": 50, "test_per_class": 20}
@@ -121,10 +121,10 @@ def test_all_there_is_is_the_same_run_as_saying_nothing() -> None:
 
 
 def test_a_sweep_shares_parts_and_the_whole_of_one_data_set(tmp_path: Path) -> None:
-    file = sweep_file(tmp_path, seeds=1, batch=10)
+    file = sweep_file(tmp_path, seeds=1, batch=50)
     setting = "  - dataset: digits\n    memory: 40\n"
     file.write_text(file.read_text().replace(setting, setting + setting + f"    protocol: {PART}\n"))
-    call("sweep", file, "--results", tmp_path / "results")
+    ask("sweep", file, "--results", tmp_path / "results", "--executor", "inline")
     runs = load_runs(tmp_path / "results")
     assert len(runs) == 2
     for row in runs.to_dict("records"):
