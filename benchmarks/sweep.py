@@ -87,7 +87,7 @@ def planning(folder: Path) -> None:
     )
 
 
-class FirstStart(Driver):
+class FirstStart(Display):
     first: float | None = None
 
     def started(self, cell: Cell) -> None:
@@ -106,16 +106,16 @@ def empty_cells(folder: Path, n: int) -> None:
     with contextlib.closing(make_executor(asked)) as executor:
         executor.start(cores())
         up = time.perf_counter()
-        display = Display(Console(quiet=True), cells, 0, {c.run_id: 1.0 for c in cells})
+        display = FirstStart(Console(quiet=True), cells, 0, {c.run_id: 1.0 for c in cells})
         requests = {c.run_id: Request() for c in cells}
-        driver = FirstStart(asked, sweep, store, executor, requests, {}, display)
+        driver = Driver(asked, sweep, store, executor, requests, {}, display)
         cpu = time.process_time()
         executor.run(driver.job(cells), cells, driver)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - up
     assert display.ended_now["present"] == n
-    assert driver.first is not None
+    assert display.first is not None
     print(
-        f"{n} empty cells: first started {driver.first - up:.1f} s after Ray was up, driver "
+        f"{n} empty cells: first started {display.first - up:.1f} s after Ray was up, driver "
         f"{1000 * cpu / n:.0f} ms CPU a cell, {wall / n:.3f} s a cell in all"
     )
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from emi_bench.errors import UserError
 
 if TYPE_CHECKING:
-    from emi_bench.testing import Outcome
+    from emi_bench.testing import CheckResult
 
 
 def register(app: typer.Typer) -> None:
@@ -51,31 +51,31 @@ def check(
         else:
             found = {target: examine(target, time_limit=time_limit, on_check=tell)}
     if as_json:
-        typer.echo(json.dumps([_row(name, target, outcomes) for name, outcomes in found.items()], indent=2))
+        typer.echo(json.dumps([_row(name, target, results) for name, results in found.items()], indent=2))
     else:
-        for name, outcomes in found.items():
-            show(console, name or target, outcomes, trace)
-    if any(o.status == "failed" for outcomes in found.values() for o in outcomes):
+        for name, results in found.items():
+            show(console, name or target, results, trace)
+    if any(o.status == "failed" for results in found.values() for o in results):
         raise typer.Exit(1)
 
 
-def _row(name: str, target: str, outcomes: list[Outcome]) -> dict[str, object]:
-    sound = all(o.status != "failed" for o in outcomes)
-    return {"method": name, "target": target, "ok": sound, "checks": [asdict(o) for o in outcomes]}
+def _row(name: str, target: str, results: list[CheckResult]) -> dict[str, object]:
+    sound = all(o.status != "failed" for o in results)
+    return {"method": name, "target": target, "ok": sound, "checks": [asdict(o) for o in results]}
 
 
-def show(console: Console, name: str, outcomes: list[Outcome], trace: bool) -> None:
+def show(console: Console, name: str, results: list[CheckResult], trace: bool) -> None:
     """A line a check; what failed is said with its place."""
     console.print(f"[bold]{name}[/bold]", highlight=False)
     marks = {"ok": "[green]ok[/green]     ", "failed": "[red]FAILED[/red] ", "not run": "[dim]not run[/dim]"}
-    for o in outcomes:
+    for o in results:
         told = o.sentence if o.status == "ok" else o.message
         console.print(f"  {marks[o.status]}  {o.check:<13}", end="", highlight=False)
         console.print(f"{o.where}: {told}" if o.where else told, highlight=False, markup=False, soft_wrap=True)
         if trace and o.trace:
             console.print(o.trace, highlight=False, markup=False, soft_wrap=True)
-    failed = sum(o.status == "failed" for o in outcomes)
-    held = sum(o.status == "ok" for o in outcomes)
-    seconds = sum(o.seconds for o in outcomes)
+    failed = sum(o.status == "failed" for o in results)
+    held = sum(o.status == "ok" for o in results)
+    seconds = sum(o.seconds for o in results)
     verdict = f"{failed} failed" if failed else "nothing failed"
-    console.print(f"{held} of {len(outcomes)} checks hold, {verdict} ({seconds:.0f} s)", highlight=False)
+    console.print(f"{held} of {len(results)} checks hold, {verdict} ({seconds:.0f} s)", highlight=False)

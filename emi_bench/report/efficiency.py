@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting
-from emi_bench.report.cells import Cell
+from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
 
 
@@ -13,11 +13,11 @@ def efficiency_rows() -> list[Row]:
     return [Row(m) for m in reference.settings()["efficiency"]["methods"]]
 
 
-def _alone(grid: Grid, row: Row, setting: Setting) -> Cell:
+def _alone(grid: Grid, row: Row, setting: Setting) -> TableCell:
     """The runs of the seeds that sweeps/efficiency.yaml keeps for itself."""
     seeds = reference.settings()["efficiency"]["seeds"]
     runs = grid.cell(row, setting, spare=True).runs
-    return Cell(tuple(r for r in runs if r.seed in seeds), len(seeds))
+    return TableCell(tuple(r for r in runs if r.seed in seeds), len(seeds))
 
 
 def measured_alone(grid: Grid, setting: Setting) -> bool:
@@ -36,7 +36,7 @@ def efficiency_setting(grid: Grid) -> Setting | None:
     return max(fits, key=lambda s: (alone[s], every[s], s.memory))
 
 
-def cost_cell(grid: Grid, row: Row, setting: Setting) -> Cell:
+def cost_cell(grid: Grid, row: Row, setting: Setting) -> TableCell:
     """The runs behind a time of Table VI.
 
     As soon as one method of the column was measured alone, none is printed from runs that may have shared a card: such

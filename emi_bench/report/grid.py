@@ -10,7 +10,7 @@ from typing import Any
 
 from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, Pairs, Row, Setting, is_paper_setting, odd_protocol, papers_rows
-from emi_bench.report.cells import Cell, summarize
+from emi_bench.report.cells import TableCell, summarize
 from emi_bench.report.checks import Records, few, read_runs
 from emi_bench.report.planned import Scope
 from emi_bench.report.runs import Note, Run
@@ -26,8 +26,6 @@ class Grid:
         self.scope = scope
         self._planned = scope.planned
         self.n_stored = len(records)  #: also those that were not asked for
-        self.runs: list[Run]
-        self.notes: list[Note]
         self.runs, self.notes = read_runs(records, scope.wants)
         self._facts = {r.row.method: r.row.known for r in sorted(self.runs, key=lambda r: str(r.about.get("finished")))}
         self.ours = scope.ours or self._usual_ours()
@@ -130,7 +128,7 @@ class Grid:
         """Every column that is not one of the paper's nine."""
         return [s for s in self.settings if s not in self.paper_settings]
 
-    def cell(self, row: Row, setting: Setting, spare: bool = False) -> Cell:
+    def cell(self, row: Row, setting: Setting, spare: bool = False) -> TableCell:
         """The runs of a cell, maybe none. Runs of a memory-free method serve every memory of their data set.
 
         In the paper's columns the default runs are those of its ten seeds (of the sweeps that have them); `spare` adds
@@ -143,7 +141,7 @@ class Grid:
         if seeds:
             runs = [r for r in runs if r.seed in seeds]
         expected = len(seeds) if self._planned.parts and seeds else self.expected(setting)
-        return Cell(tuple(sorted(runs, key=lambda r: r.seed)), expected)
+        return TableCell(tuple(sorted(runs, key=lambda r: r.seed)), expected)
 
     def _seeds(self, row: Row, setting: Setting, runs: list[Run], spare: bool) -> frozenset[int]:
         """The seeds that count in a cell; none where all do."""

@@ -6,11 +6,12 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting, is_paper_setting
-from emi_bench.report.cells import Cell
+from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Kind
 from emi_bench.report.runs import Run
@@ -31,7 +32,8 @@ class About:
     def words(self, point: Point) -> str:
         """`DualNet+DMI`, `alpha=0.1, alpha_b=0.2`"""
         if self.values is bool:
-            return "+".join(k for k, v in zip(self.keys, point, strict=True) if v) or "OCM"
+            names = {k: k.upper() for k in self.keys} | {"dualnet": "DualNet"}
+            return "+".join(names[k] for k, v in zip(self.keys, point, strict=True) if v) or "OCM"
         return ", ".join(f"{k}={v}" for k, v in zip(self.keys, point, strict=True))
 
 
@@ -48,7 +50,7 @@ class Study:
 
     setting: Setting
     about: About
-    points: Mapping[Point, Cell]
+    points: Mapping[Point, TableCell]
     default: Point | None
     stand_in: Mapping[Point, Row]
 
@@ -91,7 +93,7 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
             for point, runs in groups[rest].items():
                 if default is None or point != default[1]:
                     points.setdefault(point, runs)
-    cells = {p: Cell(tuple(sorted(runs, key=lambda r: r.seed)), expected[p]) for p, runs in points.items()}
+    cells = {p: TableCell(tuple(sorted(runs, key=lambda r: r.seed)), expected[p]) for p, runs in points.items()}
     stand_in: dict[Point, Row] = {}
     nothing = (False,) * len(keys)
     if about is PARTS and nothing not in cells and (ocm := grid.cell(Row("ocm"), setting)).n and len(cells) > 1:
@@ -102,6 +104,7 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
     return Study(setting, about, dict(sorted(cells.items())), default[1] if default else None, stand_in)
 
 
+@cache
 def published(about: About) -> dict[Point, float]:
     """The paper's value of each point of a study."""
     rows = reference.studies(f"table{about.number}").to_dict("records")
@@ -131,7 +134,7 @@ def in_a_study(grid: Grid, row: Row, setting: Setting) -> bool:
     )
 
 
-def readings(grid: Grid, setting: Setting) -> dict[str, Cell]:
+def readings(grid: Grid, setting: Setting) -> dict[str, TableCell]:
     """What a shortfall of EMI may come from, by name: what it is built on, every other reading of the paper, another
     order of the classes. Nothing where no reading ran beside the default."""
     rows = [r for r in grid.variants(setting) if r.method == METHOD and grid.cell(r, setting).n]

@@ -23,7 +23,7 @@ from emi_bench.report.axes import (
     memory_title,
 )
 from emi_bench.report.captions import caption, protocol_words
-from emi_bench.report.cells import Cell, summarize
+from emi_bench.report.cells import TableCell, summarize
 from emi_bench.report.efficiency import cost_cell, efficiency_rows, efficiency_setting, measured_alone
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import escape
@@ -68,7 +68,7 @@ def _key(row: Row, setting: Setting) -> Key:
     )  # fmt: skip
 
 
-def _value(cell: Cell, metric: Metric, spread: Spread, key: Key, digits: int = 1) -> Value:
+def _value(cell: TableCell, metric: Metric, spread: Spread, key: Key, digits: int = 1) -> Value:
     return Value(summarize(cell, metric, spread), (*key, ("metric", metric.name)), digits=digits)
 
 
@@ -120,15 +120,11 @@ def main_tables(evidence: Evidence, paper: bool) -> dict[str, Table]:
     out = {}
     for key, (kind, metric) in MAIN.items() if settings else ():
         number = {"accuracy": 1, "forgetting": 2}.get(kind) if paper else None
-        title = f"Table {ROMAN[number]}: {kind_words(kind)}" if number else metric.title
+        title = f"Table {ROMAN[number]}: average {kind}" if number else metric.title
         name = f"table{number}" if number else kind if paper or kind != "incremental" else "incremental_accuracy"
         empty = Table(name, kind, number, title, (), (), ())
         out[key] = method_table(grid, settings, rows, metric, evidence.spread, empty)
     return out
-
-
-def kind_words(kind: Kind) -> str:
-    return f"average {kind}" if kind in ("accuracy", "forgetting") else kind
 
 
 def _is_point(grid: Grid, row: Row, settings: Sequence[Setting]) -> bool:
@@ -250,7 +246,9 @@ def efficiency_tables(evidence: Evidence) -> list[Table]:
     return [t for t in out if t.summaries]
 
 
-def _efficiency(setting: Setting, cells: Mapping[Row, Cell], spread: Spread, table: Table, packed: str = "") -> Table:
+def _efficiency(
+    setting: Setting, cells: Mapping[Row, TableCell], spread: Spread, table: Table, packed: str = ""
+) -> Table:
     """A row a method, or as in the paper a column where they are few."""
     metrics = ((TIME, 1), (MEMORY, 2))
     values = [

@@ -97,6 +97,24 @@ class Files:
             raise
         self._sync_folder(target.parent)
 
+    def create(self, path: str, make: Callable[[], bytes]) -> bool:
+        """Make a file on a disk; False where there is one: of all who try, exactly one succeeds."""
+        target = Path(self.full(path))
+        self.make_folder(target.parent)
+        try:
+            fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return False
+        try:
+            os.write(fd, make())
+        except OSError:
+            with contextlib.suppress(OSError):
+                target.unlink()
+            raise
+        finally:
+            os.close(fd)
+        return True
+
     def amend(self, path: str, change: Callable[[bytes], bytes]) -> bool:
         """Write anew what a file says; False where there is none. Neither atomic nor durable, and on a disk it is done
         in place: a file that is deleted meanwhile stays deleted, and nothing is left by a process that is killed."""

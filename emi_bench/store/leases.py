@@ -5,8 +5,8 @@ exactly one (O_EXCL; also on NFS 3 and later), renewed by replacing it, and take
 n+1. A claim is dead when its heartbeat is older than `ttl` seconds, when its process is gone (same host), or when it
 belongs to the caller's own sweep, whose former worker was lost.
 
-A `Lease` takes a claim, keeps it alive from a thread, and gives it back. A heartbeat looks at its own claim and at the
-next number, and writes: three files, however many runs there are.
+A `Lease` takes a claim, keeps it alive from a thread, and gives it back. A heartbeat looks for the
+next number and writes its own claim anew: two files, however many runs there are.
 
 Object stores (`s3://`, `gs://`) have no exclusive creation through pyarrow: the object is written, and read back after
 a moment; the last writer holds. Two sweeps that claim within that moment may both compute a run: the result is still
@@ -15,7 +15,6 @@ one object, with the same content. Clocks of the machines must agree to within h
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -23,7 +22,6 @@ import threading
 import time
 import uuid
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -175,21 +173,8 @@ class Claims:
             time.sleep(SETTLE)
             found = self._read(claim.run_id, claim.generation)
             return found is not None and found.token == claim.token
-        target = Path(self.files.full(claim.path))
-        self.files.make_folder(target.parent)
-        try:
-            fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        except FileExistsError:
-            return False
-        try:
-            os.write(fd, _encode(claim))
-        except OSError:
-            with contextlib.suppress(OSError):
-                target.unlink()
-            raise
-        finally:
-            os.close(fd)
-        return True
+        # A disk may have been waited for: the claim lives from the moment it is written.
+        return self.files.create(claim.path, lambda: _encode(replace(claim, heartbeat=time.time())))
 
 
 def _encode(claim: Claim) -> bytes:

@@ -63,6 +63,9 @@ class PatientFiles(Files):
     def write(self, path: str, content: bytes) -> None:
         self._patiently(lambda: super(PatientFiles, self).write(path, content))
 
+    def create(self, path: str, make: Callable[[], bytes]) -> bool:
+        return self._patiently(lambda: super(PatientFiles, self).create(path, make))
+
     def delete(self, path: str) -> None:
         self._patiently(lambda: super(PatientFiles, self).delete(path))
 

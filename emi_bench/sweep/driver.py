@@ -35,6 +35,8 @@ from emi_bench.sweep.progress import Display
 from emi_bench.sweep.resources import Cluster, Request, check_feasible, settle, slots, warnings_of
 from emi_bench.terminal import duration, say
 
+TOLD = 10  # failures, at the end
+
 
 class Interrupted(KeyboardInterrupt):
     """SIGINT or SIGTERM."""
@@ -116,6 +118,7 @@ class Driver:
     ) -> None:
         self.asked, self.sweep, self.store, self.executor = asked, sweep, store, executor
         self.requests, self.data, self.display = requests, data, display
+        self.started, self.progressed, self.note = display.started, display.progressed, display.note
         paths = [*sweep.plugin_paths(asked.file), *(p.resolve() for p in asked.plugins)]
         self.plugins = {str(path): path.read_bytes() for path in paths}
         self.outcomes: dict[str, Outcome] = {}
@@ -172,12 +175,6 @@ class Driver:
 
     # --- what an executor tells ------------------------------------------------------------------------------------
 
-    def started(self, cell: Cell) -> None:
-        self.display.started(cell)
-
-    def progressed(self, cell: Cell, phase: int, n_phases: int, accuracy: float | None) -> None:
-        self.display.progressed(cell, phase, n_phases, accuracy)
-
     def ended(self, cell: Cell, outcome: Outcome) -> None:
         if outcome.state == "lost" and self.store.done(cell.spec):
             outcome = Outcome("present")  # it died after its work was done
@@ -190,9 +187,6 @@ class Driver:
         self.outcomes[cell.run_id] = outcome
         self.display.ended(cell, outcome)
 
-    def note(self, text: str) -> None:
-        self.display.note(text)
-
     def running(self, cell: Cell | None = None) -> bool:
         return cell.run_id in self.display.running if cell is not None else bool(self.display.running)
 
@@ -202,7 +196,7 @@ class Driver:
         What is raised while Tune looks at a result would come out wrapped, as an error of Tune's.
         """
         if self.signal is not None:
-            self.note("stopping: the workers are told to leave; finished tasks are kept (again: at once)")
+            self.note("stopping: workers are told to leave; finished tasks are kept (again: at once)")
             raise Interrupted(self.signal)
         if self.asked.fail_fast and self.display.failures:
             raise FailedFast(self.display.failures[0][0].spec.label)
@@ -253,10 +247,11 @@ def summary(console: Console, asked: Asked, display: Display, stopped: bool) -> 
         f"{display.n_done}/{display.n_cells} done, {computed} of them now in {duration(elapsed)}"
         + (f" (slots {100 * display.utilisation():.0f} % busy)" if computed and not stopped else ""),
     )
-    for cell, outcome in display.failures:
+    for cell, outcome in display.failures[:TOLD]:
         say(console, f"FAILED {cell.spec.label}: {outcome.error}\n  again: {outcome.command}")
     if display.failures:
-        say(console, f"tracebacks: {asked.failures()}")
+        more = f"{len(display.failures) - TOLD} more failed; all, and " * (len(display.failures) > TOLD)
+        say(console, f"{more}tracebacks: {asked.failures()}")
     if stopped:
         say(console, f"stopped; finished tasks are kept. Go on with: {asked.again()}")
     elif display.n_done == display.n_cells:

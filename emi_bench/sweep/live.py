@@ -18,6 +18,7 @@ from emi_bench.terminal import duration
 
 GAP = 2  # between columns
 LEAST = 3  # lines for running cells, before methods lose theirs
+NOTES = 3  # lines above all of it, where what was noted last stays in sight
 
 Column = tuple[str, int]  #: data set and memory
 
@@ -56,7 +57,7 @@ class LiveDisplay(Display):
         return None
 
     def render(self) -> Group:
-        width, height = self.console.size
+        width, height = self.console.width, self.console.height - NOTES
         table, lines = self._matrix(width, height - 2 - min(len(self.running), LEAST))
         running = self._running(max(0, height - 2 - lines))
         return Group(table, Text(), *running, Text(self.line(), no_wrap=True, overflow="ellipsis"))

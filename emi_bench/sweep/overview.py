@@ -35,18 +35,17 @@ def show_plan(console: Console, asked: Asked) -> None:
     say(console, f"{len(plan.cells)} runs{again}: {len(plan.done)} done{held}, {len(plan.todo)} to run")
     if not plan.todo:
         return
-    cpu = [costs.of(c, False) for c in plan.todo if requests[c.run_id].gpu == 0]
-    gpu = [(costs.of(c, True), requests[c.run_id].gpu) for c in plan.todo if requests[c.run_id].gpu > 0]
-    total = sum(e.seconds for e in cpu) + sum(e.seconds for e, _ in gpu)
-    longest = max([e.seconds for e in cpu] + [e.seconds for e, _ in gpu])
-    estimates = [e.measured for e in cpu] + [e.measured for e, _ in gpu]
-    how = "measured" if all(estimates) else "counted" if not any(estimates) else f"{sum(estimates)} of them measured"
-    if gpu:
-        say(console, f"about {sum(e.seconds * share for e, share in gpu) / 3600:.1f} GPU hours ({how})")
-    if cpu:
-        as_gpu = sum(costs.of(c, True).seconds for c in plan.todo if requests[c.run_id].gpu == 0)
+    shares = [requests[c.run_id].gpu for c in plan.todo]
+    each = [costs.of(c, share > 0) for c, share in zip(plan.todo, shares, strict=True)]
+    seconds, measured = [e.seconds for e in each], sum(e.measured for e in each)
+    how = "measured" if measured == len(each) else f"{measured} of them measured" if measured else "counted"
+    if any(shares):
+        hours = sum(s * share for s, share in zip(seconds, shares, strict=True)) / 3600
+        say(console, f"about {hours:.1f} GPU hours ({how})")
+    if cpu := [(c, s) for c, s, share in zip(plan.todo, seconds, shares, strict=True) if not share]:
+        as_gpu = sum(costs.of(c, True).seconds for c, _ in cpu)
         beside = f"; on a card of the paper's speed {as_gpu / 3600:.1f} GPU hours" if as_gpu > 3600 else ""
-        say(console, f"about {sum(e.seconds for e in cpu) / 3600:.1f} CPU hours ({how}){beside}")
+        say(console, f"about {sum(s for _, s in cpu) / 3600:.1f} CPU hours ({how}){beside}")
     try:
         check_feasible(requests, here)
     except UserError as e:
@@ -54,7 +53,7 @@ def show_plan(console: Console, asked: Asked) -> None:
         return
     executor = make_executor(asked)
     at_once = slots(requests.values(), here, executor.at_most or asked.max_concurrent)
-    finish = executor.starting + max(total / at_once, longest)
+    finish = executor.starting + max(sum(seconds) / at_once, max(seconds))
     when = time.strftime("%a %H:%M" if finish < 6 * 86400 else "%Y-%m-%d", time.localtime(time.time() + finish))
     say(console, f"on this machine, {at_once} at a time: {duration(finish)} ({how}), until {when}")
 

@@ -51,7 +51,7 @@ class Display:
         self.failures: list[tuple[Cell, Outcome]] = []
         self.running: dict[str, Running] = {}
         self.busy = 0.0  #: seconds of runs that ended
-        self.predicted = 0.0  #: what they were estimated at
+        self.took = self.predicted = 0.0  #: seconds of those that came to a result, and what they were estimated at
         self.began = time.monotonic()
         self.shown = False  #: whether runs were to begin
         self.slots = 1
@@ -86,7 +86,9 @@ class Display:
         if outcome.state in ("held", "out_of_memory"):
             return
         self.busy += outcome.seconds
-        self.predicted += self.left.get(cell.run_id, 0.0) if outcome.state == "done" else 0.0
+        if outcome.state == "done":
+            self.took += outcome.seconds
+            self.predicted += self.left.get(cell.run_id, 0.0)
         self._count(cell, outcome.state)
         if outcome.state in ("failed", "lost"):
             self.failures.append((cell, outcome))
@@ -135,7 +137,7 @@ class Display:
 
         A run without a finished task is within its first: once that takes longer than estimated, it counts too.
         """
-        took, estimated, now = self.busy, self.predicted, time.monotonic()
+        took, estimated, now = self.took, self.predicted, time.monotonic()
         for run_id, run in self.running.items():
             seconds, elapsed = self.left.get(run_id, 0.0), now - run.began
             if run.fraction:

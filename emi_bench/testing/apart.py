@@ -8,7 +8,7 @@ import pickle
 import signal
 from collections.abc import Callable
 
-from emi_bench.testing.failure import Failure, NotRun
+from emi_bench.testing.failure import CheckFailed, NotRun
 
 
 def apart(work: Callable[[], None]) -> None:
@@ -22,7 +22,7 @@ def apart(work: Callable[[], None]) -> None:
         try:
             work()
             status = 0
-        except Failure as e:
+        except CheckFailed as e:
             os.write(write, pickle.dumps((e.message, e.where, e.trace[-4000:])))
         finally:
             os._exit(status)
@@ -38,4 +38,4 @@ def apart(work: Callable[[], None]) -> None:
     if os.WIFSIGNALED(status):
         raise NotRun(f"this machine ends it with {signal.Signals(os.WTERMSIG(status)).name}")
     if status:
-        raise Failure(*pickle.loads(told)) if told else Failure("its process ended without a word")
+        raise CheckFailed(*pickle.loads(told)) if told else CheckFailed("its process ended without a word")

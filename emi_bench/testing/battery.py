@@ -17,7 +17,7 @@ from emi_bench.errors import UserError, line_in
 from emi_bench.methods import load_plugin
 from emi_bench.testing.checks import CHECKS, Check
 from emi_bench.testing.data import register_check_data
-from emi_bench.testing.failure import Failure, NotRun, SourceFile, TimeOut, place
+from emi_bench.testing.failure import CheckFailed, NotRun, SourceFile, TimeOut, place
 from emi_bench.testing.subject import Subject
 
 BEFORE = "it fails before"
@@ -25,7 +25,7 @@ GRACE = 10.0  #: seconds after which a method that does not even react to the ti
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckResult:
     """What became of one check."""
 
     check: str
@@ -44,7 +44,7 @@ def examine(
     time_limit: float = 60.0,
     on_check: Callable[[Check], None] = lambda check: None,
     checks: Sequence[Check] = CHECKS,
-) -> list[Outcome]:
+) -> list[CheckResult]:
     """Every check of a registered method. A check that fails never stops the others, unless they could say nothing.
 
     >>> [(o.check, o.status) for o in examine("finetune", checks=CHECKS[:2])]
@@ -53,23 +53,23 @@ def examine(
     register_check_data()
     subject = Subject(name, config)
     printed = Prints(subject.source)
-    outcomes: list[Outcome] = []
+    results: list[CheckResult] = []
     for check in checks:
         on_check(check)
-        failed = {o.check for o in outcomes if o.status == "failed"}
-        late = any(o.message == _late(time_limit) for o in outcomes)
+        failed = {o.check for o in results if o.status == "failed"}
+        late = any(o.message == _late(time_limit) for o in results)
         if late or failed & check.needs:
-            outcomes.append(Outcome(check.name, check.sentence, "not run", BEFORE))
+            results.append(CheckResult(check.name, check.sentence, "not run", BEFORE))
             continue
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            outcome = _outcome(check, subject, time_limit)
-        told = any(o.trace and outcome.trace and o.where == outcome.where for o in outcomes)
-        outcomes.append(Outcome(check.name, check.sentence, "not run", BEFORE) if told else outcome)
-    return [*outcomes, printed.outcome()]
+            result = _result(check, subject, time_limit)
+        told = any(o.trace and result.trace and o.where == result.where for o in results)
+        results.append(CheckResult(check.name, check.sentence, "not run", BEFORE) if told else result)
+    return [*results, printed.result()]
 
 
-def examine_file(path: Path, *, time_limit: float = 60.0, **options: Any) -> dict[str, list[Outcome]]:
-    """Every check of every method of a user's file, by name; a file without one has the outcome of its import."""
+def examine_file(path: Path, *, time_limit: float = 60.0, **options: Any) -> dict[str, list[CheckResult]]:
+    """Every check of every method of a user's file, by name; a file without one has the result of its import."""
     file = path.expanduser().resolve()
     message, where, names = "", place(file, None), []
     try:
@@ -83,17 +83,17 @@ def examine_file(path: Path, *, time_limit: float = 60.0, **options: Any) -> dic
     if names:
         return {name: examine(name, time_limit=time_limit, **options) for name in names}
     message = message or "it defines no method: a class that inherits Method and has a `name`"
-    return {"": [Outcome("imports", "The file can be imported and defines a method.", "failed", message, where)]}
+    return {"": [CheckResult("imports", "The file can be imported and defines a method.", "failed", message, where)]}
 
 
-def _outcome(check: Check, subject: Subject, time_limit: float) -> Outcome:
+def _result(check: Check, subject: Subject, time_limit: float) -> CheckResult:
     began = time.perf_counter()
     status: Literal["ok", "failed", "not run"] = "ok"
     message = where = trace = ""
     try:
         with limited(time_limit):
             check.run(subject)
-    except Failure as e:
+    except CheckFailed as e:
         status, message, where, trace = "failed", e.message, e.where, e.trace
     except NotRun as e:
         status, message = "not run", str(e)
@@ -101,7 +101,7 @@ def _outcome(check: Check, subject: Subject, time_limit: float) -> Outcome:
         status = "failed"
         message = _late(time_limit)
         where = subject.source.raised(e) or subject.source.function("observe")
-    return Outcome(check.name, check.sentence, status, message, where, trace, time.perf_counter() - began)
+    return CheckResult(check.name, check.sentence, status, message, where, trace, time.perf_counter() - began)
 
 
 def _late(time_limit: float) -> str:
@@ -161,9 +161,9 @@ class Prints(io.TextIOBase):
             self.where = self.where or where
         return len(text)
 
-    def outcome(self) -> Outcome:
+    def result(self) -> CheckResult:
         sentence = "It prints nothing in its steps."
         if self.lines <= self.MOST:
-            return Outcome("quiet", sentence, "ok")
+            return CheckResult("quiet", sentence, "ok")
         told = f"it prints {self.lines} lines, '{self.first}' first: a sweep would drown in them; return loss terms"
-        return Outcome("quiet", sentence, "failed", told, self.where)
+        return CheckResult("quiet", sentence, "failed", told, self.where)

@@ -18,7 +18,7 @@ from emi_bench.run.checkpoint import Checkpoint, State
 from emi_bench.run.loop import build_method, phases
 from emi_bench.testing import data as names
 from emi_bench.testing.apart import apart
-from emi_bench.testing.failure import Failure, NotRun
+from emi_bench.testing.failure import CheckFailed, NotRun
 from emi_bench.testing.reachable import differences, same
 from emi_bench.testing.subject import Finished, Subject, through_a_file
 from emi_bench.testing.syncs import Syncs
@@ -28,7 +28,7 @@ CHANCE, LEARNED = 0.25, 0.35  #: average accuracy on four digits, in two tasks
 
 @dataclass(frozen=True)
 class Check:
-    """`run` raises a `Failure` where the sentence is not true of a method."""
+    """`run` raises a `CheckFailed` where the sentence is not true of a method."""
 
     name: str
     sentence: str
@@ -43,9 +43,9 @@ def signatures(subject: Subject) -> None:
             inspect.signature(getattr(subject.cls, name)).bind("self", *given)
         except TypeError as e:
             told = f"{name}{inspect.signature(getattr(subject.cls, name))} cannot be called as "
-            raise Failure(f"{told}{name}({', '.join(given)}): {e}", subject.source.function(name)) from e
+            raise CheckFailed(f"{told}{name}({', '.join(given)}): {e}", subject.source.function(name)) from e
     if subject.cls.observe is Method.observe:
-        raise Failure("there is no observe(self, x, y), the training step", subject.source.function("observe"))
+        raise CheckFailed("there is no observe(self, x, y), the training step", subject.source.function("observe"))
 
 
 def documented(subject: Subject) -> None:
@@ -53,11 +53,13 @@ def documented(subject: Subject) -> None:
     for key, field in config.model_fields.items():
         if not field.description:
             where = subject.source.attribute(key) if key in vars(config).get("__annotations__", {}) else ""
-            raise Failure(f"the constant '{key}' has no sentence: write a docstring under it", where)
+            raise CheckFailed(f"the constant '{key}' has no sentence: write a docstring under it", where)
     problem = subject.build(subject.spec(names.SHORT)).problem
     once = config().resolve(problem)
     if once != once.resolve(problem):
-        raise Failure("a resolved config, resolved again, is another one", subject.source.attribute(config.__name__))
+        raise CheckFailed(
+            "a resolved config, resolved again, is another one", subject.source.attribute(config.__name__)
+        )
 
 
 def steps(subject: Subject) -> None:
@@ -100,7 +102,7 @@ def never_waits(subject: Subject) -> None:
     if every:
         where = min(every)
         told = f"every step waits for the device: {called[where]}"
-        raise Failure(f"{told}; keep tensors, and look at them at the end of a task", where)
+        raise CheckFailed(f"{told}; keep tensors, and look at them at the end of a task", where)
 
 
 def learns(subject: Subject) -> None:
@@ -108,7 +110,7 @@ def learns(subject: Subject) -> None:
     reached = average_accuracy(subject.run(spec, "a run on digits fails").result.matrix)
     if reached <= LEARNED:
         told = f"it learns nothing: average accuracy {reached:.2f} on four digits, chance is {CHANCE}"
-        raise Failure(f"{told}, {LEARNED} is asked for", subject.source.function("observe"))
+        raise CheckFailed(f"{told}, {LEARNED} is asked for", subject.source.function("observe"))
 
 
 def repeats(subject: Subject) -> None:
@@ -119,9 +121,9 @@ def repeats(subject: Subject) -> None:
     suspects = subject.source.calls("torch.rand", "np.random", "numpy.random", "random.", "time.")
     told = "two runs of one seed differ; every random choice is asked of self.draws"
     if suspects:
-        raise Failure(f"{told}, not of {suspects[0][0]}()", suspects[0][1])
+        raise CheckFailed(f"{told}, not of {suspects[0][0]}()", suspects[0][1])
     hint = f"{told}. Dropout, state of the class or the file, and sets can be behind it"
-    raise Failure(hint, subject.source.function("observe"))
+    raise CheckFailed(hint, subject.source.function("observe"))
 
 
 def equal(a: Finished, b: Finished) -> bool:
@@ -137,7 +139,7 @@ def seeds(subject: Subject) -> None:
     weights = [key for key, _ in subject.build(subject.spec(names.LONELY)).named_parameters()]
     if all(same(first[key], other[key]) for key in weights):
         told = "two seeds give the same weights: something is seeded by a constant"
-        raise Failure(told, subject.source.function("make_net"))
+        raise CheckFailed(told, subject.source.function("make_net"))
 
 
 def resumes(subject: Subject) -> None:
@@ -148,7 +150,7 @@ def resumes(subject: Subject) -> None:
             raise _forgotten(subject)
 
 
-def _forgotten(subject: Subject) -> Failure:
+def _forgotten(subject: Subject) -> CheckFailed:
     """Which attributes a checkpoint does not bring back, after the first task."""
     spec = subject.spec(names.LONELY)
     info = load(spec.dataset).info
@@ -164,16 +166,16 @@ def _forgotten(subject: Subject) -> Failure:
     told = "a run that goes on from a checkpoint is not the one that was never interrupted"
     if not paths:
         told += ": state that is no attribute (of the class or the file) is not in the checkpoint"
-        return Failure(told, subject.source.function("observe"))
+        return CheckFailed(told, subject.source.function("observe"))
     told += f": {', '.join(paths[:5])} {'is' if len(paths) == 1 else 'are'} not in it"
-    return Failure(f"{told}; add to get_extra_state and set_extra_state", subject.source.attribute(paths[0]))
+    return CheckFailed(f"{told}; add to get_extra_state and set_extra_state", subject.source.attribute(paths[0]))
 
 
 def bf16(subject: Subject) -> None:
     def work() -> None:
         result = subject.run(subject.spec(names.SHORT, precision="bf16"), "it breaks in bf16").result
         if not np.isfinite(result.matrix[-1]).all():
-            raise Failure("the accuracy in bf16 is not a number", subject.source.function("predict"))
+            raise CheckFailed("the accuracy in bf16 is not a number", subject.source.function("predict"))
 
     apart(work)  # not every processor that says it can does
 

@@ -14,7 +14,7 @@ from types import FrameType
 from emi_bench.errors import UserError, line_in
 
 
-class Failure(AssertionError):
+class CheckFailed(AssertionError):
     """A check did not hold. `where` is `file:line`, empty where there is no such place."""
 
     def __init__(self, message: str, where: str = "", trace: str = "") -> None:
@@ -88,12 +88,12 @@ class SourceFile:
         """An exception inside becomes a failure: `words`, its kind and text, and the line of the file."""
         try:
             yield
-        except (Failure, NotRun):
+        except (CheckFailed, NotRun):
             raise
         except Exception as e:
             told = e.message if isinstance(e, UserError) else f"{type(e).__name__}: {e}"
             where = self.raised(e) or self.function("observe")
-            raise Failure(f"{words}: {told}", where, "".join(traceback.format_exception(e))) from e
+            raise CheckFailed(f"{words}: {told}", where, "".join(traceback.format_exception(e))) from e
 
     @property
     def _class(self) -> ast.ClassDef:

@@ -21,7 +21,7 @@ from emi_bench.run.resolve import resolve
 from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.testing import data as names
-from emi_bench.testing.failure import Failure, NotRun, SourceFile
+from emi_bench.testing.failure import CheckFailed, NotRun, SourceFile
 from emi_bench.testing.reachable import images_within, same
 
 T = TypeVar("T")
@@ -38,10 +38,10 @@ WALKS = {
 class Walk:
     """What was noticed on the way through a stream: the first failure of each kind."""
 
-    found: dict[str, Failure] = field(default_factory=dict)
+    found: dict[str, CheckFailed] = field(default_factory=dict)
 
     def note(self, kind: str, message: str, where: str) -> None:
-        self.found.setdefault(kind, Failure(message, where))
+        self.found.setdefault(kind, CheckFailed(message, where))
 
 
 @dataclass
@@ -73,10 +73,10 @@ class Subject:
         if key not in self._kept:
             try:
                 self._kept[key] = make()
-            except Failure as e:
+            except CheckFailed as e:
                 self._kept[key] = e
                 raise
-        elif isinstance(self._kept[key], Failure):
+        elif isinstance(self._kept[key], CheckFailed):
             raise NotRun("it fails before")
         kept: T = self._kept[key]
         return kept
@@ -90,7 +90,7 @@ class Subject:
         for dataset in WALKS:
             try:
                 self.walk(dataset)
-            except (Failure, NotRun):
+            except (CheckFailed, NotRun):
                 if dataset == names.PLAIN:
                     raise NotRun("it fails before") from None
         return [kept for kept in self._kept.values() if isinstance(kept, Walk)]

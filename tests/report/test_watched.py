@@ -19,7 +19,7 @@ from emi_bench.report.watched import equal_compute, short_stream_words, while_th
 from emi_bench.run.execute import execute
 from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
-from emi_bench.store.curves import curve_reader
+from emi_bench.store.beside import curve_reader
 from tests.synthetic import register_blobs
 
 SMALL = {"batch": 4, "replay_batch": 4, "width": 2}
@@ -85,6 +85,15 @@ def test_the_figure_has_a_panel_a_budget_and_the_same_numbers(results: Path, evi
     assert "budget" not in {key for r in times.data for key in r}
     assert {r["method"] for r in times.data} == {"er", "finetune"}
     assert len(times.data) == 2  # those at a budget have a figure of their own
+
+
+def test_panels_of_one_scale_show_every_point() -> None:
+    """In the committed runs the best is in the last panel, above all of the first."""
+    (drawing,) = budget(Evidence(Grid(load_runs(Path(__file__).parents[2] / "results" / "budget"))))
+    first, last = drawing.figure.axes
+    assert first.get_ylim() == last.get_ylim()
+    assert first.get_ylim()[0] == 0
+    assert first.get_ylim()[1] > max(float(r["mean"]) for r in drawing.data)
 
 
 def test_the_page_has_them(results: Path, tmp_path: Path) -> None:

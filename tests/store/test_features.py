@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from emi_bench.store import DamagedFile
-from emi_bench.store.features import feature_reader
+from emi_bench.store.beside import feature_reader
 
 FRAME = pd.DataFrame({"split": ["train", "test"], "label": [0, 1], "task": [1, 1], "f0": [0.6, 0.8]})
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import emi_bench
 from emi_bench.cli.app import app
 from emi_bench.store import DamagedFile, Store
-from emi_bench.store.features import feature_reader
+from emi_bench.store.beside import feature_reader
 from emi_bench.store.reading import NewerSchema, Unreadable, parse
 from emi_bench.store.schema import CHECKSUM
 from tests.store.test_store import made_up

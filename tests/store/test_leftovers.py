@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # every child would import it anew, with its first step
 from typer.testing import CliRunner
 
 from emi_bench.cli.app import app

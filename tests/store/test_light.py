@@ -12,7 +12,7 @@ READERS = [
     "from emi_bench.store.leftovers import leftovers; assert not leftovers(emi_bench.store.Store(where))",
     "assert len(emi_bench.load_runs(where)) == 30",
     "assert len(emi_bench.load_results(where)) == 30 * 15 - 2 * 10",  # the offline bound has its last row only
-    "from emi_bench.store.features import feature_reader; assert feature_reader(where)('0') is None",
+    "from emi_bench.store.beside import feature_reader; assert feature_reader(where)('0') is None",
     "from emi_bench.store.leases import Claims; assert not Claims(emi_bench.store.Store(where).files).live()",
     "from emi_bench.store.failures import Failures; assert not Failures(emi_bench.store.Store(where).files).all()",
 ]

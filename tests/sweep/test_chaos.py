@@ -1,5 +1,5 @@
 """Kills at instants of a seeded list: of drivers, workers, nodes and Ray itself. Nothing is lost, repeated or changed,
-and nothing is left. `EMI_BENCH_CHAOS=inline:28,ray:12,cluster:12,seed:0,limit:300` sets the numbers."""
+and nothing is left. `EMI_BENCH_CHAOS=inline:28,ray:12,cluster:12,seed:0,limit:1200` sets the numbers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from emi_bench.store import Store
 from emi_bench.store.leftovers import clear_scratch, scratch
 from emi_bench.store.processes import running, tag
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.executors.ray import connection
+from emi_bench.sweep.executors.ray import connection, private
 from emi_bench.sweep.logs import read_log
 from emi_bench.sweep.plan import expand
 from tests.sweep.sweeping import ROOT, assert_complete, family, named, sweep_file
 
-ASKED = {"inline": "28", "ray": "12", "cluster": "12", "seed": "0", "limit": "300"}
+ASKED = {"inline": "28", "ray": "12", "cluster": "12", "seed": "0", "limit": "1200"}
 ASKED |= dict(part.split(":") for part in os.environ.get("EMI_BENCH_CHAOS", "").split(",") if part)
 #: Whom a kill hits. `sweep` is the process beside the guardian, `raylet` and `gcs` are of the sweep's own Ray, `node`
 #: is a whole node of a cluster that has two.
@@ -38,17 +38,33 @@ VICTIMS = {
     "ray": ["driver", "worker", "worker", "raylet", "gcs", "sweep"],
     "cluster": ["driver", "worker", "node"],
 }
+#: Kills that a pass is to get, one after the other: a Ray takes long to start.
+IN_A_PASS = {"inline": 1, "ray": 3, "cluster": 3}
 PARTS = {"raylet": "raylet/raylet", "gcs": "gcs_server"}
 LIMIT = float(ASKED["limit"])  # seconds that one command may take, with all that is done to it; a longer one has failed
 TTL = "8"  # seconds without a sign of life after which a claim is free
-#: A driver that hangs tells where, when it is ended by SIGABRT.
-ENVIRONMENT = {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": "", "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
+#: A driver that hangs tells where, when it is ended by SIGABRT. Without bytecode every worker would compile torch anew.
+ENVIRONMENT = {
+    "PYTHONPATH": str(ROOT),
+    "PYTHONDONTWRITEBYTECODE": "",
+    "PYTHONFAULTHANDLER": "1",
+    "OMP_NUM_THREADS": "1",
+    "RAY_ADDRESS": "",
+}
+#: Ray would give up what is only slow.
+SLOWLY = {
+    "RAY_gcs_server_port_wait_time_s": "600",
+    "RAY_agent_register_timeout_ms": "600000",
+    "RAY_worker_register_timeout_seconds": "600",
+    connection.RAYLET_START: "600",
+}
 
 #: Imports once, and is then one command after another: a file for its output and its words come in, its process number
 #: and its exit code go out. It runs nothing itself, so that its children begin as new processes do.
 COMMANDS = """
 import json, os, sys
 import sklearn.datasets
+import torch._dynamo  # the first step of a run would import it
 import emi_bench.sweep.driver
 from emi_bench.cli import main
 
@@ -77,11 +93,15 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         self.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        self.nodes = [self.cluster.add_node(num_cpus=1) for _ in range(2)]
+        self.nodes = [self._another() for _ in range(2)]
+        self.cluster.wait_for_nodes(timeout=LIMIT)
 
     def kill(self, which: int) -> None:
         self.cluster.remove_node(self.nodes[which], allow_graceful=False)
-        self.nodes[which] = self.cluster.add_node(num_cpus=1)
+        self.nodes[which] = self._another()
+
+    def _another(self) -> Any:
+        return self.cluster.add_node(wait=False, num_cpus=1)  # it would wait for 30 s at most
 
 
 @pytest.fixture
@@ -89,10 +109,11 @@ def nodes(place: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes | None]
     if place != "cluster":
         yield None
         return
-    for key, value in connection.LOCAL.items():
+    for key, value in (connection.LOCAL | SLOWLY).items():
         monkeypatch.setenv(key, value)
-    made = Nodes()
-    yield made
+    with private.patient_start(LIMIT):
+        made = Nodes()
+        yield made
     made.cluster.shutdown()
 
 
@@ -117,7 +138,7 @@ class Command:
 def commands() -> Iterator[subprocess.Popen[bytes]]:
     words = [sys.executable, "-c", COMMANDS]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, bufsize=0, stdin=pipe, stdout=pipe, env=os.environ | ENVIRONMENT) as process:
+    with subprocess.Popen(words, bufsize=0, stdin=pipe, stdout=pipe, env=os.environ | ENVIRONMENT | SLOWLY) as process:
         yield process
         assert process.stdin is not None
         process.stdin.close()
@@ -183,7 +204,7 @@ class Chaos:
     def _kill(self, sweep: Command, results: Path) -> None:
         """Whoever is next; a pass that is over before its instant leaves it to the following one, for half as late."""
         victim, instant = self.kills[-1]
-        time.sleep(instant * self.usual)
+        time.sleep(instant * self.usual / IN_A_PASS[self.place])
         self.ours |= family(sweep.pid)
         if sweep.over():
             self.kills[-1] = victim, instant / 2
@@ -242,7 +263,7 @@ def _ended(pid: int) -> bool:
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    until = time.monotonic() + 60
+    until = time.monotonic() + LIMIT
     while running(pid):
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -259,7 +280,7 @@ def test_kills_at_random_instants_lose_repeat_change_and_leave_nothing(
     chaos = Chaos(tmp_path, place, kills, commands, nodes)
     began = time.monotonic()
     chaos.run()
-    until = time.monotonic() + 120  # a killed Ray ends by and by; then its folder goes with the next sweep
+    until = time.monotonic() + LIMIT  # a killed Ray ends by and by; then its folder goes with the next sweep
     while chaos.folders() and time.monotonic() < until:
         clear_scratch(scratch())
         time.sleep(2)

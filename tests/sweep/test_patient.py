@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from emi_bench.store.leases import Claims
 from emi_bench.store.patient import MARKER, PatientFiles, StoreGone
 
 
@@ -63,21 +64,37 @@ def test_a_missing_file_is_no_reason_to_wait(files: PatientFiles) -> None:
     assert time.monotonic() - began < 2
 
 
-def test_a_full_disk_is_waited_for_and_leaves_nothing_half_written(small_disk: Path) -> None:
-    files = PatientFiles(small_disk, patience=20)
-    files.mark()
-    filler = small_disk / "filler"
+@contextlib.contextmanager
+def full_for_a_moment(disk: Path) -> Iterator[None]:
+    """What is done inside ends after there was room."""
+    filler = disk / "filler"
     with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as out:
         while True:
             out.write(b"x" * 4096)
     room = threading.Timer(0.8, filler.unlink)
     room.start()
     began = time.monotonic()
-    files.write("_checkpoints/a.pt", b"y" * 100_000)
+    yield
     assert time.monotonic() - began > 0.5
     room.join()
+
+
+def test_a_full_disk_is_waited_for_and_leaves_nothing_half_written(small_disk: Path) -> None:
+    files = PatientFiles(small_disk, patience=20)
+    files.mark()
+    with full_for_a_moment(small_disk):
+        files.write("_checkpoints/a.pt", b"y" * 100_000)
     assert files.list() == ["_checkpoints/a.pt", MARKER]
     assert files.read("_checkpoints/a.pt") == b"y" * 100_000
+
+
+def test_a_claim_waits_for_a_full_disk_too_and_lives_from_then_on(small_disk: Path) -> None:
+    files = PatientFiles(small_disk, patience=20)
+    files.mark()
+    with full_for_a_moment(small_disk):
+        claim = Claims(files, ttl=0.5).acquire("a", owner="me")
+    assert claim is not None
+    assert Claims(files).acquire("a", owner="another") is None
 
 
 def test_a_disk_that_stays_full_is_an_error_in_the_end(small_disk: Path) -> None:

@@ -78,16 +78,53 @@ def test_the_smallest_card_is_found_without_reserving_one(tmp_path: Path, monkey
 @pytest.mark.parametrize("version", ["2.59.1", "2.61.0", "3.0.0.dev0", "unknown"])
 def test_a_ray_that_was_not_tried_is_left_as_it_is(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
+    from ray._private import services
     from ray.tune.execution import class_cache
 
     def told() -> tuple[Any, ...]:
-        return class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE, ray._private.worker.print_to_stdstream
+        kept = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
+        return *kept, ray._private.worker.print_to_stdstream, services.get_node, services.start_raylet
 
     monkeypatch.setattr(ray, "__version__", version)
     before = told()
     assert private.ready_workers(every_core=True) == {}
     private.silence()
-    with private.plain_workers(local=True):
+    with private.plain_workers(local=True), private.patient_start(60):
         assert told() == before
     monkeypatch.setattr(ray, "__version__", "2.60.0")
     assert private.ready_workers(every_core=True)["_system_config"]["prestart_worker_first_driver"]
+
+
+def test_a_node_that_is_late_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private import services
+
+    answers = [RuntimeError("not yet"), RuntimeError("not yet"), {"node_id": "n"}]
+
+    def ask(address: str, node: str) -> Any:
+        if isinstance(answer := answers.pop(0), RuntimeError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(services, "get_node", ask)
+
+    def start(
+        session_dir: str,
+        node_id: str,
+        metrics_agent_port: int = 0,
+        metrics_export_port: int = 0,
+        dashboard_agent_listen_port: int = 0,
+        runtime_env_agent_port: int = 0,
+    ) -> None:
+        told = {path.name: int(path.read_text()) for path in Path(session_dir).iterdir()}
+        ports = (metrics_agent_port, metrics_export_port, dashboard_agent_listen_port, runtime_env_agent_port)
+        assert told == {f"{name}_{node_id}": port for name, port in zip(private.PORTS, ports, strict=True)}
+        assert len({*told.values()} - {0}) == 4
+
+    monkeypatch.setattr(services, "start_raylet", start)
+    with private.patient_start(60):
+        assert services.get_node("here", "n") == {"node_id": "n"}
+        services.start_raylet(str(tmp_path), "ab" * 28, metrics_agent_port=0)
+    assert services.get_node is ask
+    answers.append(RuntimeError("never"))
+    with private.patient_start(0.0), pytest.raises(RuntimeError, match="never"):
+        services.get_node("here", "n")

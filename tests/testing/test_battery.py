@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import emi_bench.methods
 from emi_bench.cli import app as cli
 from emi_bench.methods import load_plugin
-from emi_bench.testing import Outcome, Subject, battery, examine_file, register_check_data
+from emi_bench.testing import CheckResult, Subject, battery, examine_file, register_check_data
 from emi_bench.testing.checks import CHECKS
 from emi_bench.testing.failure import TimeOut
 from tests.testing.broken import BODY, BROKEN, HEAD, Broken
@@ -25,8 +25,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "mine.py"
 
 
-def failures(outcomes: dict[str, list[Outcome]]) -> list[Outcome]:
-    return [o for checks in outcomes.values() for o in checks if o.status == "failed"]
+def failures(results: dict[str, list[CheckResult]]) -> list[CheckResult]:
+    return [o for checks in results.values() for o in checks if o.status == "failed"]
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=[name.replace(" ", "-") for name in BROKEN])

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting, apart, dataset_title, memory_title
-from emi_bench.report.cells import Cell
+from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table
 from emi_bench.report.model import Table
 from emi_bench.report.plain import csv_table
 from emi_bench.report.runs import Run
+from emi_bench.report.statistics import t_quantile
 
 ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
 LEVELS = 4000  #: accuracies are kept to 1/4000, a hundredth of what is printed
@@ -99,7 +99,7 @@ class PageData:
             self._out[found]["columns"].append(column)
         return found
 
-    def _describe(self, row: Row, setting: Setting, cell: Cell) -> dict[str, Any]:
+    def _describe(self, row: Row, setting: Setting, cell: TableCell) -> dict[str, Any]:
         matrices = np.stack([r.matrix for r in cell.runs])
         memory = memory_title(setting.memory) if row.uses_memory else "any memory"
         return {
@@ -145,7 +145,7 @@ class PageData:
         whole = {
             "levels": LEVELS, "unknown": UNKNOWN, "cells": self._out, "configs": self._configs.items,
             "facts": self._facts.items, "commands": self._commands.items,
-            "texts": self._texts, "t": [round(float(stats.t.ppf(0.975, df)), 4) for df in range(1, 100)],
+            "texts": self._texts, "t": [round(t_quantile(df), 4) for df in range(1, 100)],
         }  # fmt: skip
         text = json.dumps(whole, separators=(",", ":"), allow_nan=False, default=str)
         return text.replace("<", "\\u003c").replace("\u2028", "\\u2028")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, TABLE_METRICS, Metric, Row, Setting
-from emi_bench.report.cells import Cell
+from emi_bench.report.cells import TableCell
 from emi_bench.report.efficiency import cost_cell, efficiency_setting
 from emi_bench.report.grid import Grid
 from emi_bench.report.statistics import ENOUGH, BySeed, Estimate, combination, independent, known
@@ -30,16 +30,6 @@ class Answer:
 #: Study's name and the point in it: {"ablation": [1, 1, 0, 0]}.
 PointRef = Mapping[str, Any]
 Term = tuple[float, Answer]
-
-
-class Answers(Protocol):
-    """What a check may ask. None means: not there, or not enough runs."""
-
-    def value(self, method: str, metric: str, dataset: str, memory: int) -> Answer | None: ...
-    def cost(self, method: str, metric: str) -> Answer | None: ...
-    def points(self, name: str) -> dict[tuple[Any, ...], Answer]: ...
-    def curve(self, method: str, dataset: str, memory: int) -> Sequence[Answer] | None: ...
-    def sum(self, terms: Sequence[Term]) -> Estimate: ...
 
 
 def _point(name: str, at: Any) -> tuple[Any, ...]:
@@ -101,7 +91,7 @@ class Ours:
         }
         self._efficiency = efficiency_setting(grid)
 
-    def _answer(self, cell: Cell, metric: Metric) -> Answer | None:
+    def _answer(self, cell: TableCell, metric: Metric) -> Answer | None:
         values = cell.by_seed(metric)
         if len(values) < ENOUGH:
             return None
@@ -134,6 +124,9 @@ class Ours:
 
     def sum(self, terms: Sequence[Term]) -> Estimate:
         return combination([(w, a.by_seed or {}) for w, a in terms])
+
+
+Answers = Printed | Ours  #: whom a check may ask; None from them means: not there, or not enough runs
 
 
 def printed_uncertainty(terms: Sequence[Term], ours: Sequence[Term]) -> Estimate:

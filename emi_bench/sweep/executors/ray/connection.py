@@ -34,12 +34,17 @@ QUIET = {
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+RAYLET_START = "RAY_raylet_start_wait_time_s"
 #: Only for a Ray of our own.
 LOCAL = {
     "RAY_AUTH_MODE": "disabled",
     # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
     "RAY_worker_niceness": "0",
-    "RAY_raylet_start_wait_time_s": "120",  # a busy machine needs more than Ray's 30
+    # A busy machine needs more than Ray's 30 to 60 s, for every part of it.
+    "RAY_gcs_server_port_wait_time_s": "120",
+    "RAY_agent_register_timeout_ms": "120000",
+    "RAY_worker_register_timeout_seconds": "120",
+    RAYLET_START: "120",
 }
 INIT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
 
@@ -78,16 +83,17 @@ def start(machine: dict[str, float], *, every_core: bool) -> str:
     ray = _imported()
     folder = _temp_folder()
     try:
-        ray.init(
-            address="local",
-            num_cpus=int(machine["CPU"]),
-            num_gpus=int(machine.get("GPU", 0)),
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=folder,
-            **private.ready_workers(every_core),
-            **INIT,
-        )
+        with private.patient_start(float(os.environ[RAYLET_START])):
+            ray.init(
+                address="local",
+                num_cpus=int(machine["CPU"]),
+                num_gpus=int(machine.get("GPU", 0)),
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=folder,
+                **private.ready_workers(every_core),
+                **INIT,
+            )
     except Exception as e:  # of many kinds, and some of its own
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)

@@ -6,11 +6,15 @@ With any other version Ray is left as it is: slower to the first run, and louder
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
 TRIED = ((2, 60), (2, 61))  # from, and before: as in pyproject.toml
+PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
 WORKER = "emi_bench.sweep.executors.ray.trial"
 
 
@@ -35,6 +39,48 @@ def ready_workers(every_core: bool) -> dict[str, Any]:
         return {}
     flags = {"prestart_worker_first_driver": every_core, "preload_python_modules": [WORKER] * every_core}
     return {"_system_config": flags}
+
+
+@contextlib.contextmanager
+def patient_start(seconds: float) -> Iterator[None]:
+    """Ray gives a node 30 s to become known, whatever it is told. It asks until that time is over; so each question is
+    answered late, and the node has so many seconds. Its raylet waits 15 s for agents to say on which ports they are,
+    and then dies (ray-project/ray#65983); it need not wait where that was said for them."""
+    if not tried():
+        yield
+        return
+    from ray._private import services
+    from ray._raylet import persist_port  # type: ignore[attr-defined]
+
+    ask, start = services.get_node, services.start_raylet
+
+    def with_ports(*args: Any, **options: Any) -> Any:
+        told = inspect.signature(start).bind(*args, **options)
+        told.arguments |= dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        for name in PORTS:
+            persist_port(told.arguments["session_dir"], told.arguments["node_id"], name, told.arguments[name])
+        return start(*told.args, **told.kwargs)
+
+    def patiently(address: str, node: str) -> Any:
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                return ask(address, node)  # type: ignore[no-untyped-call]
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(0.2)
+
+    services.get_node, services.start_raylet = patiently, with_ports
+    try:
+        yield
+    finally:
+        services.get_node, services.start_raylet = ask, start
+
+
+def _free_ports(n: int) -> list[int]:
+    with contextlib.ExitStack() as open_:
+        return [open_.enter_context(socket.create_server(("", 0))).getsockname()[1] for _ in range(n)]
 
 
 def silence() -> None:
