@@ -5,12 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
+# Bytecode is kept whatever the shell says: workers, drivers and tests are many processes that import the same files.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo docs test test-all lint format bench proxy-check clean
+.PHONY: help demo docs test coverage test-all lint format bench proxy-check clean
 
 help:
 	@echo "make demo      the whole path on the embedded digits data, in minutes"
-	@echo "make test      the test suite (make test-all adds the slow ones)"
+	@echo "make test      the test suite     make coverage   the same, counting lines: 90 % must be reached"
+	@echo "make test-all  with the slow tests, counting lines"
 	@echo "make lint      ruff and mypy      make format   ruff, in place"
 	@echo "make docs      the documentation site, in build/site"
 	@echo "make bench     speed, as ratios to the bare network passes"
@@ -34,11 +37,16 @@ demo: $(READY)
 	@echo; $(BIN)/emi-bench table1 --results $(DEMO)
 	@echo; echo "results: $(DEMO)   report: reports/_demo/index.html   tables: reports/_demo/tables   figures: reports/_demo/figures"
 
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+COUNTED := --cov=emi_bench --cov-report=term
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=emi_bench --cov-report=term
+	$(PYTEST)
+
+coverage: $(READY)
+	$(PYTEST) $(COUNTED)
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or not slow" --cov=emi_bench --cov-report=term
+	$(PYTEST) -m "slow or not slow" $(COUNTED)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -10,6 +11,19 @@ import pytest
 from emi_bench.run.processor import LIMIT, WITHOUT_AMX, bf16_crashes
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before anyone imports torch, here and in every process that a test starts
+
+
+gc.disable()  # until everything is imported: nothing of it is garbage
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected is looked through no more, however often the collector runs."""
+    gc.enable()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # extension modules complain of what outlives them
 
 
 def pytest_configure() -> None:

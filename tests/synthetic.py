@@ -6,11 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from emi_bench.data import DataInfo, DataSet, load, register
+from emi_bench.data.reduce import Reduction
 from emi_bench.run.resolve import resolve
 from emi_bench.run.spec import RunSpec
 from emi_bench.testing import blobs
 
 FAST = {"width": 2, "batch": 10, "replay_batch": 10}
+FEW = {"train_per_class": 20, "test_per_class": 10}  #: of digits, unless a test asks for another number
 
 
 def register_blobs(name: str, classes: int, n_tasks: int, per_class: int, side: int = 8) -> DataSet:
@@ -31,8 +33,14 @@ def register_blobs(name: str, classes: int, n_tasks: int, per_class: int, side: 
 
 
 def spec(method: str = "er", dataset: str = "digits", *, memory: int = 40, seed: int = 0, **protocol: Any) -> RunSpec:
-    """A run of seconds."""
-    return resolve(method, dataset, memory=memory, seed=seed, protocol=FAST | protocol)
+    """A run of half a second: four steps a task."""
+    small = FAST | FEW if dataset == "digits" else FAST
+    return resolve(method, dataset, memory=memory, seed=seed, protocol=small | protocol)
+
+
+def few_digits() -> DataSet:
+    """What a `spec` of digits asks for."""
+    return load("digits", reduction=Reduction(**FEW))
 
 
 class Entry:

@@ -25,6 +25,7 @@ from emi_bench.store import Store
 from emi_bench.store.leases import Lease
 
 QUICK = ["--set", "width=2", "--set", "batch=20", "--set", "replay_batch=10"]
+FEW = ["--set", "train_per_class=20", "--set", "test_per_class=10"]
 
 
 def invoke(*words: str) -> str:
@@ -38,7 +39,7 @@ def invoke(*words: str) -> str:
 
 def er(results: Path, *more: str) -> list[str]:
     words = ["run", "--method", "er", "--dataset", "digits", "--memory", "30", "--results", str(results)]
-    return [*words, *QUICK, *more]
+    return [*words, *QUICK, *FEW, *more]
 
 
 def test_a_run_leaves_a_parquet_file_that_pandas_reads(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_a_run_whose_loss_explodes_fails_with_its_step_and_leaves_no_result(tmp_
 
 
 def test_a_run_that_is_at_work_elsewhere_is_left_alone(tmp_path: Path) -> None:
-    config, protocol = parse_settings("er", QUICK[1::2])
+    config, protocol = parse_settings("er", [*QUICK, *FEW][1::2])
     spec = resolve("er", "digits", memory=30, config=config, protocol=protocol)
     with Lease(Store(tmp_path).files, spec.run_id, owner="another"):
         with pytest.raises(UserError, match="is being run"):

@@ -124,7 +124,7 @@ def test_an_interrupted_run_goes_on_with_the_printed_command(tmp_path: Path, mon
 
     results, root = tmp_path / "my results", tmp_path / "data"
     words = ["run", "--method", "finetune", "--dataset", "digits", "--results", str(results), "--data-root", str(root)]
-    words += ["--device", "cpu", "--features", "--set", "width=2", "--set", "batch=50"]
+    words += ["--device", "cpu", "--features", "--set", "width=2", "--set", "train_per_class=20"]
     update = single.Bar.update
 
     def interrupted(bar: single.Bar, at: Any) -> None:

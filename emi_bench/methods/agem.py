@@ -9,7 +9,7 @@ from torch import Tensor
 from emi_bench.losses.gradient_geometry import project_conflict
 from emi_bench.methods.base import Losses, MethodConfig
 from emi_bench.methods.er import ER, ReplayConfig
-from emi_bench.nets.flat import flat_gradient, set_flat_gradient
+from emi_bench.nets.gradients import flat_gradient, set_flat_gradient
 from emi_bench.problem import Problem
 
 

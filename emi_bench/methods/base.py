@@ -86,12 +86,10 @@ class MethodConfig(BaseModel):
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""
         small = problem.image_size < 32
-        values: dict[str, Any] = {"pooling": self.pooling or ("global" if small else self.family_pooling)}
-        if self.normalize:
-            values |= {"mean": self.mean or problem.mean, "std": self.std or problem.std}
-        else:
-            values |= {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
-        return self.model_copy(update=values)
+        pooling = self.pooling or ("global" if small else self.family_pooling)
+        zero, one = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+        mean, std = (self.mean or problem.mean, self.std or problem.std) if self.normalize else (zero, one)
+        return self.model_copy(update={"pooling": pooling, "mean": mean, "std": std})
 
 
 class Method(nn.Module):
@@ -255,6 +253,10 @@ class Method(nn.Module):
             x = (x - self.pixel_mean) / self.pixel_std
         return x.contiguous(memory_format=self.layout)
 
+    def view_of(self, images: Tensor) -> Tensor:
+        """The method's view of some images in network units; themselves where it has none."""
+        return images if self.view is None else self.view(images, self.draws)
+
     def prepare(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """A stream batch in network units and its labels, both on the device; notes the classes."""
         self.note_classes(y)
@@ -262,9 +264,7 @@ class Method(nn.Module):
 
     def note_classes(self, y: Tensor) -> None:
         """Remember the classes of host labels y in the order of arrival."""
-        for c in y.tolist():
-            if c not in self.seen:
-                self.seen.append(c)
+        self.seen += [c for c in dict.fromkeys(y.tolist()) if c not in self.seen]
 
     def replay(self, k: int | None = None) -> tuple[Tensor, Tensor]:
         """A random replay batch in network units (possibly empty), labels on the device."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, cast
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from torch import nn
 
 from emi_bench.draws import Draws
@@ -23,12 +23,21 @@ _SHARED = MethodConfig.model_fields.keys() - {"ema"}
 
 
 class BasedConfig(MethodConfig):
-    """Optimiser, pixels and pooling are the base's unless given here."""
+    """Pixels and pooling are the base's unless given here. Optimiser and learning rate are the source's for this base;
+    with another `optimizer` what is not given is the base's."""
 
     base: Literal["er", "er_ace", "derpp"] = "er"
     """The method it is built on; `er` in its joint form."""
     base_config: dict[str, Any] = Field(default_factory=dict)
     """Constants of the base's own: `view` of all, `mask` and `head` of ER-ACE, `alpha` and `beta` of DER++ ..."""
+
+    recipes: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  #: the optimiser of the source, by base
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_its_source_trains(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        recipe = cls.recipes.get(str(given.get("base", "er")), {})
+        return {**recipe, **given} if given.get("optimizer") in (None, recipe.get("optimizer")) else dict(given)
 
     @field_validator("base_config")
     @classmethod

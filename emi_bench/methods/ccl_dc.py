@@ -36,6 +36,7 @@ class CCLDCConfig(BasedConfig):
     """Whether it draws its operations for each image and not, as the source does, once for all rows."""
 
     added: ClassVar[frozenset[str]] = frozenset({"per_image"})
+    recipes: ClassVar = {base: {"optimizer": "adamw", "lr": 5e-4, "weight_decay": 1e-4} for base in LAMBDA}
 
     def resolve(self, problem: Problem) -> Self:
         values = {
@@ -63,6 +64,7 @@ class CCLDC(Based):
     cite = "wang2024ccldc"
     colour = "#c44e52"
     marker = "8"
+    version = 2
     config_class = CCLDCConfig
     config: CCLDCConfig
 

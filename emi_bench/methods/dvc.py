@@ -69,10 +69,6 @@ class DVC(Method):
     def make_view(cls, config: MethodConfig, problem: Problem) -> View:
         return dvc_view
 
-    def augmented(self, images: Tensor) -> Tensor:
-        assert self.view is not None
-        return self.view(images, self.draws)
-
     def terms(self, images: Tensor, views: Tensor, labels: Tensor) -> DualViewTerms:
         """The loss of n images and their views, from one pass over all 2n."""
         net = cast(DualViewNet, self.net)
@@ -84,7 +80,7 @@ class DVC(Method):
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         images, labels = self.prepare(x, y)
         self.optimizer.zero_grad(set_to_none=True)
-        losses = self.accumulate("stream", self.terms(images, self.augmented(images), labels))
+        losses = self.accumulate("stream", self.terms(images, self.view_of(images), labels))
         replay = self.retrieve()
         if len(replay[0]):
             losses |= self.accumulate("replay", self.terms(*replay))
@@ -104,7 +100,7 @@ class DVC(Method):
         images = self.pixels(x)
         if not len(images):
             return images, images, labels
-        views = self.augmented(images)
+        views = self.view_of(images)
         score = self.interference(images, views, labels)
         worst = score.topk(min(self.problem.replay_batch, len(score))).indices
         return images[worst], views[worst], labels[worst]

@@ -103,7 +103,6 @@ class GDumb(Method):
     @classmethod
     def make_view(cls, config: MethodConfig, problem: Problem) -> View | None:
         assert isinstance(config, GDumbConfig)
-        assert config.epochs is not None
         return pad_crop_flip if config.augment else None
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
@@ -143,7 +142,7 @@ class GDumb(Method):
 
     def learn(self, x: Tensor, labels: Tensor) -> None:
         """One clipped step on stored images; crops come before normalisation, so that their frame is black."""
-        images = self.pixels(self.view(x, self.draws) if self.view else x)
+        images = self.pixels(self.view_of(x))
         if self.config.cutmix and self.draws.bernoulli("cutmix", self.config.cutmix):
             images, other, lam = cutmix(images, self.draws)
             logits = self.net(images)

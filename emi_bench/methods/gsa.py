@@ -14,23 +14,15 @@ from torch import Tensor
 from emi_bench.data.views import grey_crop_view
 from emi_bench.losses.self_adaptation import GradientBalance
 from emi_bench.methods.base import Losses, MethodConfig, View
-from emi_bench.methods.task_classes import TaskClasses
+from emi_bench.methods.task_classes import TaskClasses, TaskClassesConfig
 from emi_bench.problem import Problem
 
 
-class GSAConfig(MethodConfig):
+class GSAConfig(TaskClassesConfig):
     """The authors' constants; the modern papers' ports use AdamW 5e-4 and plain pixels (the preset)."""
 
-    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
-    """Adam (authors)."""
-    lr: float = Field(1e-3, gt=0)
-    """Learning rate, constant over the stream (authors)."""
     betas: tuple[float, float] = (0.9, 0.99)
     """Adam's decay rates (authors)."""
-    weight_decay: float = Field(1e-4, ge=0)
-    """L2 inside Adam (authors)."""
-    normalize: bool = True
-    """Zero-mean, unit-variance pixels (authors)."""
     n_current: int | None = Field(None, ge=0)
     """Stored images of the current task beside the stream: half the replay batch without the stream batch, 22."""
     warm_up: int = Field(5, ge=0)
@@ -91,12 +83,11 @@ class GSA(TaskClasses):
 
     def doubled(self, images: Tensor, labels: Tensor, *, again: bool) -> tuple[Tensor, Tensor]:
         """[view; mirror image of a view], and their labels."""
-        assert self.view is not None
-        first = self.view(images, self.draws)
+        first = self.view_of(images)
         source = self.config.views == "source"
-        second = self.view(images, self.draws) if source else first
+        second = self.view_of(images) if source else first
         both = torch.cat([first, second.flip(3)])
-        return self.view(both, self.draws) if source and again else both, labels.repeat(2)
+        return self.view_of(both) if source and again else both, labels.repeat(2)
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
         c = self.config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import Field
@@ -33,6 +33,12 @@ class MKDConfig(BasedConfig):
     correction_step: int = Field(10, ge=1)
     """Stream batches that the correction of `source` counts as one."""
 
+    recipes: ClassVar = {
+        "er": {"optimizer": "adam", "lr": 5e-4},
+        "er_ace": {"optimizer": "sgd", "lr": 1e-3, "momentum": 0.9},
+        "derpp": {"optimizer": "adam", "lr": 1e-4},
+    }
+
 
 class MKD(Based):
     """The base's loss, and KD from each teacher to the student, on the base's view and on the raw image.
@@ -48,6 +54,7 @@ class MKD(Based):
     cite = "michel2024mkd"
     colour = "#7f5fbf"
     marker = "d"
+    version = 2
     config_class = MKDConfig
     config: MKDConfig
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from emi_bench.data.views import grey_crop_view
 from emi_bench.errors import UserError
-from emi_bench.losses.reverse_distillation import reverse_distillation
+from emi_bench.losses.distillation import reverse_distillation
 from emi_bench.losses.supcon import supcon_of_experts
 from emi_bench.methods.base import Losses, MethodConfig, View
-from emi_bench.methods.task_classes import TaskClasses
+from emi_bench.methods.task_classes import TaskClasses, TaskClassesConfig
 from emi_bench.nets import ResNet
 from emi_bench.nets.backbones import need_reduced
 from emi_bench.nets.experts import ExpertNet
@@ -25,17 +25,9 @@ from emi_bench.nets.ncm import memory_means, squared_distances
 from emi_bench.problem import Problem
 
 
-class MOSEConfig(MethodConfig):
+class MOSEConfig(TaskClassesConfig):
     """The constants of the source."""
 
-    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
-    """Adam (source)."""
-    lr: float = Field(1e-3, gt=0)
-    """Learning rate, constant over the stream (source)."""
-    weight_decay: float = Field(1e-4, ge=0)
-    """L2 inside Adam (source)."""
-    normalize: bool = True
-    """Zero-mean, unit-variance pixels (source)."""
     tau: float = Field(0.07, gt=0)
     """Temperature of the contrastive loss (source)."""
     proj_dim: int = Field(128, ge=1)
@@ -131,9 +123,8 @@ class MOSE(TaskClasses):
 
     def fourfold(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """[a; mirror(a); V(a); V(mirror(a))] with the labels of a."""
-        assert self.view is not None
         two = torch.cat([images, images.flip(3)])
-        return torch.cat([two, self.view(two, self.draws)]), labels.repeat(4)
+        return torch.cat([two, self.view_of(two)]), labels.repeat(4)
 
     def classify(self, logits: Tensor, labels: Tensor, n_new: int) -> Tensor:
         """All rows over all classes in the first task; later twice the rows of B, and those of A among new classes."""

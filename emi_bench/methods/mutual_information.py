@@ -167,10 +167,6 @@ class MutualInformation(Method):
         assert coefficient is not None
         return similarity(p, f, start, coefficient), joint.labels[rows[1:]].flatten().repeat(2)
 
-    def view_of(self, images: Tensor) -> Tensor:
-        assert self.view is not None
-        return self.view(images, self.draws)
-
     def total(self, losses: Mapping[str, Tensor]) -> Tensor:
         """What is differentiated: the sum of the terms."""
         return reduce(add, losses.values())

@@ -12,8 +12,14 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from emi_bench.losses.apf import mix, mixed_labels, pair_counts, pair_distances, pair_probabilities
-from emi_bench.losses.mixup import mixup_cross_entropy
+from emi_bench.losses.apf import (
+    mix,
+    mixed_labels,
+    mixup_cross_entropy,
+    pair_counts,
+    pair_distances,
+    pair_probabilities,
+)
 from emi_bench.losses.ope import ope
 from emi_bench.losses.prototypes import class_means
 from emi_bench.losses.unit import unit

@@ -62,12 +62,11 @@ class PCR(Method):
             self.seen_mask[self.seen[known:]] = True
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:
-        assert self.view is not None
         net = cast(Net, self.net)
         images, labels = self.prepare(x, y)
         replay_images, replay_labels = self.replay()
         n = len(replay_images)
-        views = self.view(torch.cat([replay_images, images]) if n else images, self.draws)
+        views = self.view_of(torch.cat([replay_images, images]) if n else images)
 
         losses = {}
         stream = torch.cat([images, views[n:]])

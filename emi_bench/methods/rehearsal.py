@@ -80,11 +80,8 @@ class Rehearsal(Method):
             return partial(randaugment_view, n_ops=n_ops, strength=strength, per_image=c.per_image)
         return {"none": None, "full": full_view, "partial": partial(partial_view, per_image=c.per_image)}[c.view]
 
-    def viewed(self, images: Tensor) -> Tensor:
-        return images if self.view is None else self.view(images, self.draws)
-
     def rows_of(self, raw: Tensor, labels: Tensor, logits: Tensor | None = None) -> Rows:
-        return Rows(raw, self.viewed(raw), labels, logits)
+        return Rows(raw, self.view_of(raw), labels, logits)
 
     def rows(self, images: Tensor, labels: Tensor) -> dict[str, Rows]:
         """What a step learns from, in the order of the forwards; empty parts are left out."""

@@ -66,9 +66,8 @@ class SCR(Method):
 
     def contrast(self, images: Tensor, labels: Tensor) -> Tensor:
         """The loss of a batch and its views: two separate forwards, each with its own batch statistics."""
-        assert self.view is not None
         z = self.embeddings(images)
-        z_view = self.embeddings(self.view(images, self.draws))
+        z_view = self.embeddings(self.view_of(images))
         return supcon(torch.cat([z, z_view]), labels.repeat(2), self.config.temperature)
 
     def observe(self, x: Tensor, y: Tensor) -> Losses:

@@ -13,7 +13,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from emi_bench.data.views import diffaug
-from emi_bench.draws import Draws
 from emi_bench.errors import UserError
 from emi_bench.losses.matching import Distance, Match, matching_loss
 from emi_bench.memory.summary import Summaries, SummaryMemory
@@ -138,14 +137,11 @@ class SSD(SCR):
         config: MethodConfig,
         problem: Problem,
         *,
-        net: nn.Module,
-        memory: SummaryMemory,
-        draws: Draws,
-        view: View | None = None,
         helper: Callable[[int], nn.Module] | None = None,
         match_view: View = diffaug,
+        **parts: Any,
     ) -> None:
-        super().__init__(config, problem, net=net, memory=memory, draws=draws, view=view)
+        super().__init__(config, problem, **parts)
         self.helper = helper or self.make_helper
         self.match_view = match_view
         self.task: Task | None = None

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from emi_bench.methods.base import Method, MethodConfig
 from emi_bench.problem import Problem
+
+
+class TaskClassesConfig(MethodConfig):
+    """What the authors of both train with."""
+
+    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
+    """Adam (authors)."""
+    lr: float = Field(1e-3, gt=0)
+    """Learning rate, constant over the stream (authors)."""
+    weight_decay: float = Field(1e-4, ge=0)
+    """L2 inside Adam (authors)."""
+    normalize: bool = True
+    """Zero-mean, unit-variance pixels (authors)."""
 
 
 class TaskClasses(Method):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,8 @@ from emi_bench.report.figures import Drawing, all_figures, save
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table, preview
 from emi_bench.report.model import Table
-from emi_bench.report.page import render
 from emi_bench.report.page.pictures import Picture, picture_of
+from emi_bench.report.page.render import render
 from emi_bench.report.plain import csv_table, csv_text, markdown_table
 from emi_bench.report.planned import FIGURES, Scope, read_planned
 from emi_bench.report.sections import SECTIONS
@@ -176,11 +177,15 @@ def _write_numbers(report: Report, evidence: Evidence) -> None:
 def _write_figures(report: Report, drawings: Iterable[Drawing], progress: Progress) -> list[Picture]:
     """Save the figures; those that the page shows are kept for it."""
     pictures = []
-    for drawing in drawings:
-        progress(f"drawing {drawing.name}")
-        report.files += save(drawing, report.out / "figures")
-        if drawing.on_page:
-            pictures.append(picture_of(drawing))
+    gc.freeze()  # figures are full of circles: what was there before them is not searched again for each
+    try:
+        for drawing in drawings:
+            progress(f"drawing {drawing.name}")
+            report.files += save(drawing, report.out / "figures")
+            if drawing.on_page:
+                pictures.append(picture_of(drawing))
+    finally:
+        gc.unfreeze()
     return pictures
 
 

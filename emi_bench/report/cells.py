@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from emi_bench import metrics
 from emi_bench.report.axes import Metric, Spread
 from emi_bench.report.runs import Run
+from emi_bench.report.statistics import t_quantile
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def spread_of(values: NDArray[np.float64], spread: Spread) -> float:
     if n < 2:
         return float("nan")
     std = float(values.std(ddof=1))
-    factor = {"std": 1.0, "sem": n**-0.5, "ci95": float(stats.t.ppf(0.975, n - 1)) * n**-0.5}[spread]
+    factor = {"std": 1.0, "sem": n**-0.5, "ci95": t_quantile(n - 1) * n**-0.5}[spread]
     return float(std * factor)
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTING_RAPTOR, Metric, Row
 from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Record
-from emi_bench.report.statistics import NAN, Estimate, estimate, holm, independent
+from emi_bench.report.statistics import NAN, Estimate, estimate, holm, independent, t_quantile
 from emi_bench.report.studies import STUDIES, Study, is_study_setting, published
 
 Verdict = Literal["agrees", "above", "below", "too few runs", "not run"]
@@ -78,7 +77,7 @@ def minus(values: ArrayLike, published: float, std: float, n: float, reading: st
     """
     ours, runs = estimate(values), int(n) if n == n else 1
     if std == std and runs > 1:
-        factor = {"std": runs**-0.5, "ci95": 1 / float(stats.t.ppf(0.975, runs - 1))}[reading]
+        factor = {"std": runs**-0.5, "ci95": 1 / t_quantile(runs - 1)}[reading]
         both = independent([(1.0, ours), (-1.0, Estimate(published, std * factor, runs - 1.0, runs))])
         return replace(both, n=ours.n)
     return Estimate(ours.mean - published, ours.se * (1 + ours.n / runs) ** 0.5, ours.df, ours.n, paired=False)
@@ -160,12 +159,14 @@ def headline(found: Sequence[Comparison]) -> str:
     mine = [c for c in found if c.source == reference.PAPER]
     counts = tally(mine)
     judged = counts["agrees"] + counts["above"] + counts["below"]
+    rest = f"{counts['too few runs']} cells have too few runs, {counts['not run']} did not run."
+    if not judged:
+        return f"No cell can be judged against the paper: {rest}"
     certain = sum(c.p_holm < 0.05 for c in mine)
     return (
         f"{counts['agrees']} of {judged} judged cells agree with the paper, {counts['above']} are above, "
         f"{counts['below']} below; chance alone would put about {0.05 * judged:.0f} outside, and {certain} stay "
-        f"outside when adjusted for the number of cells. {counts['too few runs']} cells have too few runs, "
-        f"{counts['not run']} did not run."
+        f"outside when adjusted for the number of cells. {rest}"
     )
 
 

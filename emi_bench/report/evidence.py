@@ -56,22 +56,15 @@ class Overall:
     n_settings: int
 
 
+@dataclass(eq=False)
 class Evidence:
     """The grid, how its numbers are to be printed, and what follows from them."""
 
-    def __init__(
-        self,
-        grid: Grid,
-        spread: Spread = "std",
-        forgetting: Metric = FORGETTING,
-        features: FeatureFinder | None = None,
-        curves: CurveFinder | None = None,
-    ) -> None:
-        self.grid = grid
-        self.spread: Spread = spread
-        self.forgetting = forgetting
-        self.features = features
-        self.curves = curves
+    grid: Grid
+    spread: Spread = "std"
+    forgetting: Metric = FORGETTING
+    features: FeatureFinder | None = None
+    curves: CurveFinder | None = None
 
     @cached_property
     def watched(self) -> dict[Setting, dict[Row, list[pd.DataFrame]]]:

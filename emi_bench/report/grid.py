@@ -26,8 +26,6 @@ class Grid:
         self.scope = scope
         self._planned = scope.planned
         self.n_stored = len(records)  #: also those that were not asked for
-        self.runs: list[Run]
-        self.notes: list[Note]
         self.runs, self.notes = read_runs(records, scope.wants)
         self._facts = {r.row.method: r.row.known for r in sorted(self.runs, key=lambda r: str(r.about.get("finished")))}
         self.ours = scope.ours or self._usual_ours()

@@ -63,7 +63,7 @@ def csv_table(table: Table) -> str:
 def csv_text(records: Sequence[Record]) -> str:
     """Lines of CSV under the names of their fields; floats in full, NaN as nothing."""
     out = io.StringIO()
-    names = list(dict.fromkeys(k for r in records for k in r))
+    names = list(dict.fromkeys(itertools.chain.from_iterable(records)))
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
     for r in records:

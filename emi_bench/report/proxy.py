@@ -7,11 +7,11 @@ from html import escape
 
 from emi_bench.report.axes import ACCURACY, Row, Setting
 from emi_bench.report.evidence import Evidence
-from emi_bench.report.model import Record, Section, number
+from emi_bench.report.model import Record, Section
 from emi_bench.report.plain import csv_text, html_table
 from emi_bench.report.prediction import Panel, Step, steps
 from emi_bench.report.sentences.scope import Said, proxy_says
-from emi_bench.report.statistics import Estimate
+from emi_bench.report.statistics import Estimate, signed
 from emi_bench.report.studies import PARTS, published
 
 INTRO = (
@@ -105,7 +105,7 @@ def _record(
 
 
 def _gap(gap: Estimate) -> str:
-    return f"{gap.mean:+.1f}" + (f" [{number(gap.low)}, {number(gap.high)}]" if gap.enough else "")
+    return f"{signed(gap.mean)} {gap.interval}".rstrip()
 
 
 def _seeds(n: int) -> str:

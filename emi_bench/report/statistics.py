@@ -8,12 +8,30 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
 Sample = NDArray[np.float64]
 BySeed = Mapping[int, float]
 ENOUGH = 3  #: fewer runs make no interval
 NAN = float("nan")
+
+
+def signed(x: float) -> str:
+    """One decimal of a difference as printed; no negative zero.
+
+    >>> signed(-0.04), signed(-1.26)
+    ('+0.0', '-1.3')
+    """
+    return f"{round(x, 1) + 0.0:+.1f}"
+
+
+def t_quantile(df: float) -> float:
+    """By how many standard errors a 95 % t interval goes to either side.
+
+    >>> round(t_quantile(9), 3)
+    2.262
+    """
+    return float(special.stdtrit(df, 0.975))
 
 
 @dataclass(frozen=True)
@@ -36,7 +54,7 @@ class Estimate:
     @cached_property
     def half(self) -> float:
         """Half the width of the 95 % t interval."""
-        return float(stats.t.ppf(0.975, self.df)) * self.se if self.enough else NAN
+        return t_quantile(self.df) * self.se if self.enough else NAN
 
     @property
     def low(self) -> float:
@@ -46,6 +64,11 @@ class Estimate:
     def high(self) -> float:
         return self.mean + self.half
 
+    @property
+    def interval(self) -> str:
+        """As printed: `[+0.3, +1.2]`; nothing below three runs."""
+        return f"[{signed(self.low)}, {signed(self.high)}]" if self.enough else ""
+
     def against(self, value: float = 0.0, rounding: float = 0.0) -> float:
         """Two-sided p of the t test that the mean is `value`, give or take `rounding`."""
         if not self.enough:
@@ -53,7 +76,7 @@ class Estimate:
         distance = max(0.0, abs(self.mean - value) - rounding)
         if not self.se:
             return float(distance <= 1e-9)
-        return float(2 * stats.t.sf(distance / self.se, self.df))
+        return float(2 * special.stdtr(self.df, -distance / self.se))
 
 
 def estimate(values: ArrayLike) -> Estimate:

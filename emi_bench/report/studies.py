@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from emi_bench import reference
@@ -31,7 +32,8 @@ class About:
     def words(self, point: Point) -> str:
         """`DualNet+DMI`, `alpha=0.1, alpha_b=0.2`"""
         if self.values is bool:
-            return "+".join(k for k, v in zip(self.keys, point, strict=True) if v) or "OCM"
+            names = {k: k.upper() for k in self.keys} | {"dualnet": "DualNet"}
+            return "+".join(names[k] for k, v in zip(self.keys, point, strict=True) if v) or "OCM"
         return ", ".join(f"{k}={v}" for k, v in zip(self.keys, point, strict=True))
 
 
@@ -102,6 +104,7 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
     return Study(setting, about, dict(sorted(cells.items())), default[1] if default else None, stand_in)
 
 
+@cache
 def published(about: About) -> dict[Point, float]:
     """The paper's value of each point of a study."""
     rows = reference.studies(f"table{about.number}").to_dict("records")

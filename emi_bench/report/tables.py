@@ -120,15 +120,11 @@ def main_tables(evidence: Evidence, paper: bool) -> dict[str, Table]:
     out = {}
     for key, (kind, metric) in MAIN.items() if settings else ():
         number = {"accuracy": 1, "forgetting": 2}.get(kind) if paper else None
-        title = f"Table {ROMAN[number]}: {kind_words(kind)}" if number else metric.title
+        title = f"Table {ROMAN[number]}: average {kind}" if number else metric.title
         name = f"table{number}" if number else kind if paper or kind != "incremental" else "incremental_accuracy"
         empty = Table(name, kind, number, title, (), (), ())
         out[key] = method_table(grid, settings, rows, metric, evidence.spread, empty)
     return out
-
-
-def kind_words(kind: Kind) -> str:
-    return f"average {kind}" if kind in ("accuracy", "forgetting") else kind
 
 
 def _is_point(grid: Grid, row: Row, settings: Sequence[Setting]) -> bool:

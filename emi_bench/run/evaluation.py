@@ -64,10 +64,8 @@ class EvalWindow:
 
     def __init__(self, method: Method, test: TestSet, n_tasks: int, size: int, n_steps: int) -> None:
         self.method, self.test, self.n_tasks = method, test, n_tasks
-        self.first = (
-            n_steps - size + 1 if method.learns_in_steps else n_steps
-        )  # before its task's end it is the old one
         self.last = n_steps
+        self.first = n_steps - (size - 1 if method.learns_in_steps else 0)  # before its task's end it is the old one
         self.rows: list[list[float]] = []
         self.others: dict[str, list[float]] = {}  #: what else the method predicts, at the very end
 

@@ -32,6 +32,7 @@ TOLD = {
     *("schema_version", "spec", "run_id", "command", "class_order", "data_fingerprint", "losses", "versions"),
     *("git_sha", "device", "threads", "started", "finished"),
 }
+TYPES = {f.name: f.type for f in SCHEMA}
 SPEC = {"method", "method_version", "config", "dataset", "memory", "seed", "protocol", "variant"}
 
 
@@ -89,7 +90,7 @@ def parse(content: bytes, columns: list[str] | None = None) -> Stored:
     if KEY not in metadata:
         raise Unreadable("not an emi-bench result: its schema carries no provenance")
     told = _provenance(metadata[KEY])
-    if {f.name: f.type for f in table.schema} != {name: SCHEMA.field(name).type for name in names}:
+    if {f.name: f.type for f in table.schema} != {name: TYPES[name] for name in names}:
         raise Unreadable("its columns are not those of a result")
     if CHECKSUM in metadata and checksum(metadata[KEY], table) != metadata[CHECKSUM]:
         raise Unreadable("its checksum does not fit its content")
@@ -144,7 +145,7 @@ def _provenance(content: bytes) -> dict[str, Any]:
             f"its schema version {version} is newer than this program's {SCHEMA_VERSION}; update emi-bench to read it"
         )
     spec: dict[str, Any] = told.get("spec") or {}
-    if missing := (TOLD - told.keys()) or (SPEC - spec.keys()):
+    if missing := TOLD.difference(told) or SPEC.difference(spec):
         raise Unreadable(f"its provenance lacks {', '.join(sorted(missing))}")
     if not isinstance(spec["protocol"], dict) or not isinstance(spec["protocol"].get("n_tasks"), int):
         raise Unreadable("its provenance names no number of tasks")

@@ -21,7 +21,7 @@ def cell_id(spec: dict[str, Any]) -> str:
     """sha256 of a stored specification without its seed, as `RunSpec.cell_id` makes it."""
     identity = {name: spec.get(name) for name in ALL_SEEDS}
     identity["config"] = {k: v for k, v in spec["config"].items() if k not in COSMETIC}
-    first = {"n_tasks", *_defaults()["protocol"]}  # a field that came later counts only where it is set
+    first = _defaults()["protocol"]  # a field that came later counts only where it is set
     identity["protocol"] = {k: v for k, v in spec["protocol"].items() if k in first or v is not None}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from emi_bench.draws import Draws
-from emi_bench.losses.apf import mix, mixed_labels, pair_counts, pair_distances, pair_probabilities
-from emi_bench.losses.mixup import mixup_cross_entropy
+from emi_bench.losses.apf import (
+    mix,
+    mixed_labels,
+    mixup_cross_entropy,
+    pair_counts,
+    pair_distances,
+    pair_probabilities,
+)
 from emi_bench.testing import ScriptedDraws
 
 

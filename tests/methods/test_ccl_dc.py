@@ -32,7 +32,7 @@ CHAIN = (
 def test_recorded_steps_in_float64(trace: dict[str, Any]) -> None:
     x, y = samples(torch.float64)
     problem = replay_problem(memory=10, replay_batch=5)
-    config = CCLDCConfig(base=trace["base"], lr=0.1, base_config=trace["derpp"] or {}).resolve(problem)
+    config = CCLDCConfig(base=trace["base"], optimizer="sgd", lr=0.1, base_config=trace["derpp"] or {}).resolve(problem)
     assert (config.kd_lambda, config.tau) == (trace["kd_lambda"], trace["temperature"])
     derpp = trace["base"] == "derpp"
     memory = Memory(10, (3, 2, 2), dtype=torch.float64, extra=(4,) if derpp else None)
@@ -110,6 +110,12 @@ def test_an_empty_memory_leaves_the_stream_alone_or_nothing(base: Any) -> None:
 def test_strength_of_the_chain_follows_the_data_set() -> None:
     assert resolve("ccl_dc", "cifar10", memory=200).config["randaugment"] == [3, 15]
     assert resolve("ccl_dc", "tinyimagenet", memory=1000).config["randaugment"] == [1, 11]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_it_trains_as_its_source_does(base: str) -> None:
+    c = resolve("ccl_dc", "cifar10", memory=200, config={"base": base}).config
+    assert (c["optimizer"], c["lr"], c["weight_decay"]) == ("adamw", 5e-4, 1e-4)
 
 
 def test_operations_are_drawn_once_for_all_rows_unless_asked_for_each() -> None:

@@ -61,8 +61,14 @@ def taught(method: Method) -> list[dict[str, Tensor]]:
     return losses + [method.observe(*batch(labels, 10 + seed)) for seed, labels in enumerate(STREAM[4:])]
 
 
+#: Of each way to train and to predict one; `make test-all` asks every method.
+QUICK = {"er", "scr", "ssd", "ocm", "ccl_dc", "mose"}
+
+
 @pytest.mark.no_cover
-@pytest.mark.parametrize("name", [n for n in method_names() if n != "gdumb"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in method_names() if n != "gdumb"]
+)
 def test_training_is_that_of_the_bare_method_bit_for_bit(name: str) -> None:
     bare, wrapped = build(name, None), build(name, 0.9)
     assert isinstance(wrapped, Averaged)

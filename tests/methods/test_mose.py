@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from emi_bench.draws import Draws
 from emi_bench.errors import UserError
-from emi_bench.losses.reverse_distillation import reverse_distillation
+from emi_bench.losses.distillation import reverse_distillation
 from emi_bench.losses.supcon import supcon_of_experts
 from emi_bench.memory import Memory
 from emi_bench.methods.mose import MOSE, MOSEConfig

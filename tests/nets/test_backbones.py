@@ -45,7 +45,7 @@ class Pooled(Encoder):
 
 @pytest.fixture(scope="module", autouse=True)
 def large() -> None:
-    register_blobs("large", classes=4, n_tasks=2, per_class=6, side=64)
+    register_blobs("large", classes=4, n_tasks=2, per_class=1, side=64)
 
 
 @pytest.fixture
@@ -82,13 +82,14 @@ def test_torchvisions_resnet_has_its_maps_and_features() -> None:
 
 @pytest.mark.parametrize("method", ["er", "scr", "gss", "ocm"])
 def test_methods_run_on_torchvisions_resnet(method: str) -> None:
-    spec = asked("resnet18_imagenet", method, protocol={"batch": 6, "replay_batch": 4})
+    spec = asked("resnet18_imagenet", method, protocol={"batch": 2, "replay_batch": 2})
     data = load("large")
     built = build_method(spec, data.info, "cpu")
     assert isinstance(built.net.slow, ImageNetResNet18)
-    result = run(spec, data)
+    result = run(spec, data)  # a step a task, the second with replay
     assert np.isfinite(result.matrix[-1]).all()
-    np.testing.assert_array_equal(run(spec, data).matrix, result.matrix)
+    if method == "er":  # repeats are the network's matter here; of every method the battery asks them
+        np.testing.assert_array_equal(run(spec, data).matrix, result.matrix)
 
 
 def test_the_dualnet_wants_the_maps_of_the_reduced_resnet() -> None:

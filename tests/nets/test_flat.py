@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from emi_bench.nets.flat import flat_gradient, set_flat_gradient
+from emi_bench.nets.gradients import flat_gradient, set_flat_gradient
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])

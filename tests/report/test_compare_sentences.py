@@ -17,7 +17,8 @@ from emi_bench.report.evidence import Evidence
 from emi_bench.report.grid import Grid
 from emi_bench.report.plain import csv_text
 from emi_bench.report.sentences import CHECKS, Checked, check_sentences
-from emi_bench.report.statistics import Estimate
+from emi_bench.report.sentences.grades import near
+from emi_bench.report.statistics import Estimate, independent
 from tests.report.synthetic import Cell, digits_runs, grid_cells, matrix_of, synthetic_runs
 
 CONTRADICTIONS = {
@@ -97,6 +98,7 @@ def test_too_few_runs_give_no_verdict():
     grid = Grid(synthetic_runs(grid_cells(["er"], [("cifar10", 5, 200)]), range(2)))
     (cell,) = [c for c in Evidence(grid).compared if c.method == "er" and c.place == "table1" and c.n]
     assert cell.verdict == "too few runs"
+    assert headline([cell]).startswith("No cell can be judged against the paper: 1 cells have too few runs")
     assert verdict(Estimate(np.nan, np.nan, -1.0, 0)) == "not run"
 
 
@@ -205,6 +207,19 @@ def test_two_seeds_are_no_refutation():
     two = sentences(synthetic_runs(seeds=range(2)))
     assert {c.ours for c in two.values()} == {"not enough runs", "not about results"}
     assert not any("nan" in p.text for c in two.values() for p in c.our_parts)
+
+
+def test_a_printed_value_inside_the_interval_beside_it_agrees():
+    """Of three runs against ten, Welch's interval of the difference is the narrower one."""
+    ours, theirs = Estimate(10.0, 0.27, 2.0, 3), Estimate(11.1, 0.2, 9.0, 10)
+    assert independent([(1.0, ours), (-1.0, theirs)]).half < 1.1 < ours.half
+    assert near(ours, theirs, 11.1, 0.0)
+    assert not near(ours, theirs, 11.2, 0.0)
+
+
+def test_a_difference_has_no_negative_zero():
+    assert Estimate(-0.02, 0.001, 9.0, 10).interval == "[+0.0, +0.0]"
+    assert Estimate(-0.02, float("nan"), 1.0, 2).interval == ""
 
 
 def test_every_claim_has_a_check_that_exists():

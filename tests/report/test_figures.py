@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,15 @@ import pytest
 
 from emi_bench.facts import Facts
 from emi_bench.report.axes import Row, papers_rows
-from emi_bench.report.build import ReportOptions, build_from
+from emi_bench.report.build import ReportOptions, evidence_of
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures import Drawing, all_figures, save
 from emi_bench.report.figures.canvas import band, look, new_figure
+from emi_bench.report.figures.curves import incremental
 from emi_bench.report.figures.features import on_circle
+from emi_bench.report.figures.matrices import heat_maps
+from emi_bench.report.figures.studies import readings_figure
+from emi_bench.report.figures.tradeoffs import cost
 from emi_bench.report.grid import Grid
 from emi_bench.report.page.pictures import night, night_style, picture_of
 from emi_bench.report.planned import read_planned
@@ -33,7 +38,7 @@ def drawn(paper_evidence: Evidence) -> dict[str, Drawing]:
 
 @pytest.fixture(scope="module")
 def drawn_digits(digits_grid: Grid) -> dict[str, Drawing]:
-    return {d.name: d for d in all_figures(Evidence(digits_grid, features=synthetic_features))}
+    return {d.name: d for d in all_figures(Evidence(digits_grid, features=partial(synthetic_features, n=60)))}
 
 
 def frame(drawing: Drawing) -> pd.DataFrame:
@@ -110,11 +115,9 @@ def test_one_figure_is_drawn_from_all_readings_sweeps(tmp_path):
             row = run_row(cell, seed)
             order = part.protocol.get("class_order", "seed")  # two files share the default's runs
             rows.append(row | {"protocol": row["protocol"] | part.protocol, "run_id": f"{order}-{row['run_id']}"})
-    made = build_from(pd.DataFrame(rows), tmp_path, ReportOptions(sweeps=files, only=("figures",)))
-    assert [p.name for p in made.files if p.name.startswith("readings")] == [
-        f"readings.{k}" for k in ("pdf", "png", "csv")
-    ]
-    data = pd.read_csv(tmp_path / "figures" / "readings.csv")
+    (drawing,) = readings_figure(evidence_of(pd.DataFrame(rows), ReportOptions(sweeps=files)))
+    assert [p.name for p in save(drawing, tmp_path)] == [f"readings.{k}" for k in ("pdf", "png", "csv")]
+    data = pd.read_csv(tmp_path / "readings.csv")
     per_column = data.groupby("dataset")["change"].apply(list)
     assert set(per_column.index) == {"cifar10", "cifar100"}
     for changes in per_column:
@@ -152,9 +155,9 @@ def test_features_go_to_the_unit_circle():
 
 def test_saved_figures_are_byte_identical_and_carry_type_42_fonts(digits_frame, tmp_path):
     def write(folder: Path) -> dict[str, bytes]:
-        for drawing in all_figures(Evidence(Grid(digits_frame))):
-            if drawing.name in ("incremental_accuracy", "matrices_digits_t5_m50"):
-                save(drawing, folder)
+        evidence = Evidence(Grid(digits_frame))
+        for drawings in (incremental(evidence), heat_maps(evidence)):
+            save(next(drawings), folder)
         return {p.name: p.read_bytes() for p in folder.iterdir()}
 
     one, two = write(tmp_path / "a"), write(tmp_path / "b")
@@ -187,9 +190,9 @@ def test_figures_do_not_depend_on_the_process(tmp_path):
 def test_a_method_that_only_collects_in_its_steps_has_no_time_per_step():
     runs = synthetic_runs(grid_cells(["er", "gdumb"], [("digits", 5, 20)]), range(2))
     runs["losses"] = [[{}] * 5 if m == "gdumb" else [{"ce_stream": 1.0}] * 5 for m in runs["method"]]
-    figures = {d.name: d for d in all_figures(Evidence(Grid(runs)))}
-    assert set(frame(figures["cost"])["method"]) == {"er"}
-    assert set(frame(figures["incremental_accuracy"])["method"]) == {"er", "gdumb"}
+    evidence = Evidence(Grid(runs))
+    assert {r["method"] for d in cost(evidence) for r in d.data} == {"er"}
+    assert {r["method"] for d in incremental(evidence) for r in d.data} == {"er", "gdumb"}
 
 
 def test_the_pages_picture_is_text_in_the_pages_colours(drawn_digits):

@@ -20,8 +20,10 @@ from emi_bench.facts import Facts
 from emi_bench.report.axes import Row
 from emi_bench.report.build import ReportOptions, build_from, columns_of, evidence_of
 from emi_bench.report.evidence import Evidence
+from emi_bench.report.figures.curves import incremental
 from emi_bench.report.latex import latex_table
 from emi_bench.report.model import Table
+from emi_bench.report.page.pictures import picture_of
 from emi_bench.report.plain import fitted_table
 from tests.report.synthetic import Cell, grid_cells, synthetic_runs
 from tests.report.synthetic_store import write_store
@@ -53,11 +55,11 @@ def test_a_plugins_method_is_shown_by_what_its_class_says_without_the_plugin(tmp
     runs = runs_of("er", "emi", "mine", "other", mine=MINE)
     assert titles(table1(runs)) == [["ER"], ["LUCIR++", "other"], ["EMI (Ours)"]]
     assert r"LUCIR++~\cite{me2026}" in latex_table(table1(runs))
-    build_from(runs, tmp_path, ReportOptions(only=("tables", "figures", "html")))
+    build_from(runs, tmp_path, ReportOptions(only=("tables", "html")))
     assert "@misc{me2026," in (tmp_path / "tables/references.bib").read_text()
-    page = (tmp_path / "index.html").read_text()
-    assert "LUCIR++" in page
-    assert "#123456" in page
+    assert "LUCIR++" in (tmp_path / "index.html").read_text()
+    (curves,) = incremental(evidence(runs))
+    assert "#123456" in picture_of(curves).svg
 
 
 def test_the_one_method_of_a_plugin_is_ours_and_emi_is_cited():

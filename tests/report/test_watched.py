@@ -87,6 +87,15 @@ def test_the_figure_has_a_panel_a_budget_and_the_same_numbers(results: Path, evi
     assert len(times.data) == 2  # those at a budget have a figure of their own
 
 
+def test_panels_of_one_scale_show_every_point() -> None:
+    """In the committed runs the best is in the last panel, above all of the first."""
+    (drawing,) = budget(Evidence(Grid(load_runs(Path(__file__).parents[2] / "results" / "budget"))))
+    first, last = drawing.figure.axes
+    assert first.get_ylim() == last.get_ylim()
+    assert first.get_ylim()[0] == 0
+    assert first.get_ylim()[1] > max(float(r["mean"]) for r in drawing.data)
+
+
 def test_the_page_has_them(results: Path, tmp_path: Path) -> None:
     build(results, tmp_path, ReportOptions(only=("tables", "html")))
     page = (tmp_path / "index.html").read_text()

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from emi_bench.data import load
 from emi_bench.run.checkpoint import FORMAT, Checkpoint, State, UnusableCheckpoint, about_checkpoint
 from emi_bench.run.execute import execute
 from emi_bench.run.loop import Progress, run
 from emi_bench.store import DamagedFile, Store
 from emi_bench.store.checkpoints import finished_phases, load_checkpoint, save_checkpoint
-from tests.synthetic import spec
+from tests.synthetic import few_digits, spec
 
 RUN = "cd" * 32
 
@@ -102,15 +101,15 @@ def test_a_run_whose_method_changed_since_starts_anew_and_ends_as_if_undisturbed
             raise Stopped
 
     with pytest.raises(Stopped):
-        execute(asked, store, lambda: load("digits"), on_progress=stop)
+        execute(asked, store, few_digits, on_progress=stop)
     kept = load_checkpoint(store, asked.run_id)
     assert kept is not None
     odd = Checkpoint(kept.run_id, kept.threads, kept.method | {"a weight of yesterday": torch.ones(1)}, kept.state)
     save_checkpoint(store, odd)
     began: list[int] = []
     with pytest.warns(DamagedFile, match=r"does not fit the method.*starts anew"):
-        done = execute(asked, store, lambda: load("digits"), on_start=began.append)
+        done = execute(asked, store, few_digits, on_start=began.append)
     assert began[-1] == 0
     assert done.result is not None
-    np.testing.assert_array_equal(done.result.matrix, run(asked, load("digits")).matrix)
+    np.testing.assert_array_equal(done.result.matrix, run(asked, few_digits()).matrix)
     assert not list((tmp_path / "_checkpoints").iterdir())

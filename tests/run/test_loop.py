@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from emi_bench.data import get_info, load
+from emi_bench.data import get_info
 from emi_bench.data.stream import Stream, TestSet, class_order
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method, method_names
@@ -19,7 +19,7 @@ from emi_bench.run.evaluation import evaluate
 from emi_bench.run.loop import Progress, build_method, phases, run
 from emi_bench.run.measure import LossWindow, NonFiniteLoss
 from emi_bench.run.resolve import resolve
-from tests.synthetic import blobs, register_blobs, spec
+from tests.synthetic import FEW, blobs, few_digits, register_blobs, spec
 
 
 def test_class_order_and_stream_are_the_same_for_every_method_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,10 +114,10 @@ def test_evaluation_counts_right_answers_per_task() -> None:
 
 
 def test_the_matrix_is_lower_triangular_and_offline_has_only_its_last_row() -> None:
-    data = load("digits")
+    data = few_digits()
     matrix = run(spec("finetune"), data).matrix
     np.testing.assert_array_equal(np.isnan(matrix), np.triu(np.ones((5, 5), bool), 1))
-    one = resolve("offline", "digits", config={"epochs": 1}, protocol={"width": 2})
+    one = resolve("offline", "digits", config={"epochs": 1}, protocol={"width": 2} | FEW)
     matrix = run(one, data).matrix
     assert np.isnan(matrix[:-1]).all()
     assert np.isfinite(matrix[-1]).all()
@@ -144,7 +144,7 @@ class Exploding(FineTune):
 def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FineTune, "observe", Exploding.observe)
     with pytest.raises(NonFiniteLoss, match=r"step 4: ce_stream=nan, other=2"):
-        run(spec("finetune"), load("digits"))
+        run(spec("finetune"), few_digits())
 
 
 def test_loss_means_are_over_the_steps_that_had_the_term() -> None:
@@ -158,9 +158,9 @@ def test_loss_means_are_over_the_steps_that_had_the_term() -> None:
 
 def test_a_checkpoint_of_another_run_is_refused() -> None:
     kept: list[Checkpoint] = []
-    run(spec("finetune"), load("digits"), on_checkpoint=kept.append)
+    run(spec("finetune"), few_digits(), on_checkpoint=kept.append)
     with pytest.raises(ValueError, match="not of"):
-        run(spec("finetune", seed=1), load("digits"), resume=kept[0])
+        run(spec("finetune", seed=1), few_digits(), resume=kept[0])
 
 
 def test_initial_weights_depend_on_the_seed_and_not_on_the_method() -> None:
@@ -172,7 +172,7 @@ def test_initial_weights_depend_on_the_seed_and_not_on_the_method() -> None:
 
 
 def test_features_are_unit_vectors_of_the_test_set_and_a_sample_of_the_training_set() -> None:
-    data = load("digits")
+    data = few_digits()
     one = spec("finetune").model_copy(update={"features": True})
     table = run(one, data).features
     assert table is not None

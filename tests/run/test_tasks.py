@@ -125,11 +125,11 @@ def test_a_sweep_and_its_report_know_the_tasks(tmp_path: Path) -> None:
     tasks = "[[8, 1, 3], [0], [9, 2]]"
     sweep.write_text(
         f"name: own\nmethods: [er, finetune]\nsettings:\n  - {{dataset: digits, memory: 24}}\nseeds: 2\n"
-        f"protocol: {{tasks: {tasks}, width: 2, batch: 50, replay_batch: 10}}\n"
+        f"protocol: {{tasks: {tasks}, width: 2, batch: 50, replay_batch: 10, train_per_class: 20}}\n"
     )
     answer = CliRunner().invoke(cli.app, ["plan", str(sweep), "--results", str(tmp_path / "results")])
     assert answer.exit_code == 0, answer.output
-    protocol = {"tasks": [[8, 1, 3], [0], [9, 2]], "width": 2, "batch": 50, "replay_batch": 10}
+    protocol = {"tasks": [[8, 1, 3], [0], [9, 2]], "width": 2, "batch": 50, "replay_batch": 10, "train_per_class": 20}
     for method in ("er", "finetune"):
         for seed in range(2):
             spec = resolve(method, "digits", memory=24, seed=seed, protocol=protocol)

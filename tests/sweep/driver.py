@@ -12,9 +12,14 @@ from emi_bench.errors import UserError
 app = typer.Typer(pretty_exceptions_enable=False)
 register(app)
 
-if __name__ == "__main__":
+
+def main(words: list[str]) -> None:
     try:
-        app()
+        app(words)
     except UserError as e:
         print(f"emi-bench: {e}", file=sys.stderr)
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import cache
@@ -33,31 +35,90 @@ settings:
   - dataset: digits
     memory: 40
 seeds: {seeds}
-protocol: {{width: 2, batch: {batch}, replay_batch: 5}}
+protocol: {{width: 2, batch: {batch}, replay_batch: 5{images}}}
 resources: {resources}
 """
 
 
 def sweep_file(
-    folder: Path, *, methods: str = "er", seeds: int = 4, batch: int = 5, resources: str = "{gpu: 0}", more: str = ""
+    folder: Path,
+    *,
+    methods: str = "er",
+    seeds: int = 4,
+    batch: int = 5,
+    images: int | None = None,
+    resources: str = "{gpu: 0}",
+    more: str = "",
 ) -> Path:
+    """With so many training images of a class, else all of them: what is to be killed must take its time."""
+    few = "" if images is None else f", train_per_class: {images}, test_per_class: 10"
     path = folder / "small.yaml"
-    path.write_text(SWEEP.format(methods=methods, seeds=seeds, batch=batch, resources=resources) + more)
+    path.write_text(SWEEP.format(methods=methods, seeds=seeds, batch=batch, images=few, resources=resources) + more)
     return path
 
 
-def start(*words: str | Path, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.Popen[str]:
+def start(*words: str | Path, **env: str) -> subprocess.Popen[str]:
     """A driver; its output is read at the end."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "200"} | env
     return subprocess.Popen(
         [sys.executable, "-m", "tests.sweep.driver", *map(str, words)],
-        stdin=stdin,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=environment,
         cwd=ROOT,
     )
+
+
+#: Processes that have nothing to import: forks of one that has, and that runs nothing itself.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["emi_bench.cli.sweep", "emi_bench.sweep.driver", "sklearn.datasets", "torch._dynamo"])
+
+
+def _driver(out: str, typed: str, environment: dict[str, str], words: list[str]) -> None:
+    for stream in (1, 2):
+        os.dup2(os.open(out, os.O_WRONLY | os.O_APPEND), stream)
+    sys.stdin = open(typed)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    from tests.sweep.driver import main
+
+    main(words)
+
+
+class Forked:
+    """A driver without Ray, with as much of `subprocess.Popen` as is asked of it."""
+
+    def __init__(self, *words: str | Path, typed: str = "") -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".in", delete=False) as file:
+            file.write(typed)
+        self._typed, self._out = Path(file.name), Path(file.name).with_suffix(".out")
+        self._out.touch()
+        args = (str(self._out), file.name, os.environ | {"COLUMNS": "200"}, [*map(str, words)])
+        self._process = FORKS.Process(target=_driver, args=args)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def communicate(self, timeout: float = WAIT) -> tuple[str, None]:
+        self._process.join(timeout)
+        assert self.poll() is not None, "it does not end"
+        output = self._out.read_text()
+        for file in (self._typed, self._out):
+            file.unlink()
+        return output, None
 
 
 def call(*words: str | Path, code: int = 0, **env: str) -> str:
@@ -77,7 +138,7 @@ def ask(*words: str | Path, code: int = 0) -> str:
     return answer.output
 
 
-def wait_for(what: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
+def wait_for(what: Callable[[], Any], process: subprocess.Popen[str] | Forked | None = None) -> Any:
     until = time.monotonic() + WAIT
     while time.monotonic() < until:
         if found := what():
@@ -108,7 +169,7 @@ def claim_pids(results: Path, *, begun: bool = False) -> list[int]:
 def undisturbed(spec_json: str) -> bytes:
     """The matrix of a run that nobody touched."""
     spec = RunSpec.model_validate_json(spec_json)
-    return run(spec, load(spec.dataset)).matrix.tobytes()
+    return run(spec, load(spec.dataset, reduction=spec.protocol.reduction)).matrix.tobytes()
 
 
 def assert_complete(file: Path, results: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from emi_bench import methods
-from emi_bench.data import load
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
 from emi_bench.run.loop import Progress
@@ -23,6 +22,7 @@ from emi_bench.sweep.cell import run_cell
 from emi_bench.sweep.job import Job
 from emi_bench.sweep.logs import RunLog, find_run, read_log
 from emi_bench.sweep.resources import Request
+from tests.synthetic import few_digits as digits
 from tests.synthetic import spec as make_spec
 
 SPEC = make_spec("finetune", memory=0, batch=50)
@@ -33,10 +33,6 @@ def store(tmp_path: Path) -> PatientStore:
     made = PatientStore(tmp_path / "results", patience=1)
     made.files.mark()
     return made
-
-
-def digits() -> DataSet:
-    return load("digits")
 
 
 def broken() -> DataSet:

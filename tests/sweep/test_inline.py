@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,12 @@ from emi_bench.sweep.executors.ray import connection
 from emi_bench.sweep.plan import expand
 from tests.sweep.sweeping import (
     WAIT,
+    Forked,
     ask,
     assert_complete,
     checkpoints,
     claim_pids,
     computed,
-    start,
     sweep_file,
     wait_for,
 )
@@ -42,7 +41,7 @@ def words(tmp_path: Path) -> list[str]:
 def test_a_sweep_in_this_process_runs_every_cell_and_more_seeds_only_what_is_new(
     tmp_path: Path, words: list[str]
 ) -> None:
-    file = sweep_file(tmp_path, methods="er, finetune", batch=50, seeds=2)
+    file = sweep_file(tmp_path, methods="er, finetune", batch=10, images=20, seeds=2)
     assert computed(ask(*words, "--seeds", "0")) == 2
     assert computed(ask(*words)) == 2
     assert_complete(file, tmp_path / "results")
@@ -56,7 +55,7 @@ def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(
     monkeypatch.setattr(methods, "_plugins", {})  # no other test sees them
     monkeypatch.setattr(job, "_loaded", set())
     more = f"plugins: [{PLUGIN}]\n"
-    file = sweep_file(tmp_path, methods="raises, diverges, fine, finetune", seeds=1, batch=20, more=more)
+    file = sweep_file(tmp_path, methods="raises, diverges, fine, finetune", seeds=1, batch=10, images=20, more=more)
     results = tmp_path / "results"
     output = ask(*words, code=1)
     assert computed(output) == 2
@@ -83,8 +82,8 @@ def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(
 
 
 def test_a_killed_sweep_costs_at_most_the_task_at_hand(tmp_path: Path, words: list[str]) -> None:
-    file, results = sweep_file(tmp_path, seeds=1), tmp_path / "results"
-    driver = start(*words)
+    file, results = sweep_file(tmp_path, images=30, seeds=1), tmp_path / "results"
+    driver = Forked(*words)
     wait_for(lambda: checkpoints(results), driver)
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
@@ -96,8 +95,8 @@ def test_a_killed_sweep_costs_at_most_the_task_at_hand(tmp_path: Path, words: li
 def test_a_stopped_sweep_says_how_to_go_on_and_holds_nothing(
     tmp_path: Path, words: list[str], number: signal.Signals
 ) -> None:
-    file, results = sweep_file(tmp_path, seeds=1), tmp_path / "results"
-    driver = start(*words)
+    file, results = sweep_file(tmp_path, images=30, seeds=1), tmp_path / "results"
+    driver = Forked(*words)
     wait_for(lambda: checkpoints(results), driver)
     driver.send_signal(number)
     output, _ = driver.communicate(timeout=WAIT)
@@ -110,8 +109,8 @@ def test_a_stopped_sweep_says_how_to_go_on_and_holds_nothing(
 
 
 def test_two_sweeps_on_one_store_share_the_work(tmp_path: Path, words: list[str]) -> None:
-    file = sweep_file(tmp_path, batch=20)
-    drivers = [start(*words) for _ in range(2)]
+    file = sweep_file(tmp_path, batch=10, images=20)
+    drivers = [Forked(*words) for _ in range(2)]
     outputs = [d.communicate(timeout=WAIT)[0] for d in drivers]
     assert [d.returncode for d in drivers] == [0, 0], outputs
     assert sum(map(computed, outputs)) == 4, outputs
@@ -119,7 +118,7 @@ def test_two_sweeps_on_one_store_share_the_work(tmp_path: Path, words: list[str]
 
 
 def test_shards_begin_with_their_own_share_and_finish_what_others_leave(tmp_path: Path, words: list[str]) -> None:
-    file, results = sweep_file(tmp_path, batch=50, methods="finetune", seeds=4), tmp_path / "results"
+    file, results = sweep_file(tmp_path, batch=10, images=20, methods="finetune", seeds=4), tmp_path / "results"
     cells, _ = expand(*read_sweep(file))
     held = Claims(Store(results).files).acquire(cells[3].run_id, owner="another")
     assert held is not None
@@ -136,7 +135,7 @@ def test_shards_begin_with_their_own_share_and_finish_what_others_leave(tmp_path
 
 
 def test_a_time_limit_ends_runs_with_a_record(tmp_path: Path, words: list[str]) -> None:
-    file = sweep_file(tmp_path, batch=2, methods="finetune", seeds=1, resources="{gpu: 0, time: 6h}")
+    file = sweep_file(tmp_path, batch=2, images=20, methods="finetune", seeds=1, resources="{gpu: 0, time: 6h}")
     assert expand(*read_sweep(file))[0][0].resources.time == 21600
     output = ask(*words, "--time", "0.01s", code=1)
     assert "FAILED finetune digits seed 0: the run took longer than 0 s, its limit" in output
@@ -159,11 +158,11 @@ class Stops(FineTune):
         return super().observe(x, y)
 """
     )
-    sweep_file(tmp_path, methods="stops", seeds=1, batch=50, more=f"plugins: [{plugin}]\n")
-    driver = start(*words, stdin=subprocess.PIPE)
-    output, _ = driver.communicate("p x.shape, 6 * 7\nc\n", timeout=WAIT)
+    sweep_file(tmp_path, methods="stops", seeds=1, batch=10, images=20, more=f"plugins: [{plugin}]\n")
+    driver = Forked(*words, typed="p x.shape, 6 * 7\nc\n")
+    output, _ = driver.communicate()
     assert driver.returncode == 0, output
-    assert "(torch.Size([50, 3, 8, 8]), 42)" in output
+    assert "(torch.Size([10, 3, 8, 8]), 42)" in output
     assert computed(output) == 1
 
 

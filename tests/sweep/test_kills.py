@@ -15,6 +15,7 @@ import pytest
 
 from tests.sweep.sweeping import (
     WAIT,
+    ask,
     assert_complete,
     call,
     checkpoints,
@@ -32,14 +33,15 @@ def words(tmp_path: Path, address: str) -> list[str]:
     return ["sweep", str(file), "--results", str(tmp_path / "results"), "--address", address]
 
 
+@pytest.mark.slow  # without Ray: tests/sweep/test_inline.py
 def test_a_killed_driver_costs_at_most_the_task_at_hand(tmp_path: Path, words: list[str]) -> None:
-    sweep_file(tmp_path, seeds=2)
+    sweep_file(tmp_path, images=50, seeds=1)
     results = tmp_path / "results"
     driver = start(*words, "--claim-seconds", "8")
     wait_for(lambda: checkpoints(results), driver)
     driver.send_signal(signal.SIGKILL)
     driver.communicate()
-    output = call(*words, "--claim-seconds", "8")
+    output = ask(*words, "--claim-seconds", "8")
     assert "went on after task" in output
     assert_complete(tmp_path / "small.yaml", results)
 

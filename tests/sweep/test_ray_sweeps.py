@@ -34,7 +34,7 @@ PLUGIN = Path(__file__).with_name("own_methods.py")
 
 
 def test_a_sweep_on_a_ray_of_its_own_runs_every_cell_and_leaves_no_trace_of_ray(tmp_path: Path) -> None:
-    file, results = sweep_file(tmp_path, batch=20, seeds=3), tmp_path / "results"
+    file, results = sweep_file(tmp_path, images=20, seeds=3), tmp_path / "results"
     driver = start("sweep", file, "--results", results, RAY_ADDRESS="")
     output, _ = driver.communicate(timeout=WAIT)
     assert driver.returncode == 0, output
@@ -67,8 +67,8 @@ def test_a_resource_that_no_node_has_is_refused_with_the_fix(tmp_path: Path, add
 
 
 def test_fake_cards_are_shared_as_asked(tmp_path: Path, address: str) -> None:
-    file = sweep_file(tmp_path, batch=20, seeds=2, resources="{cpu: 1, gpu: 0.5, device: cpu}")
-    output = call("sweep", file, "--results", tmp_path / "results", "--address", address)
+    file = sweep_file(tmp_path, images=20, seeds=2, resources="{cpu: 1, gpu: 0.5, device: cpu}")
+    output = ask("sweep", file, "--results", tmp_path / "results", "--address", address)
     assert "2 at a time" in output
     assert_complete(file, tmp_path / "results")
 

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
-from emi_bench.data import load
 from emi_bench.run.loop import Progress, run
 from emi_bench.store import leases as leases_module
 from emi_bench.store.files import Files
@@ -30,6 +29,7 @@ from emi_bench.sweep.cell import run_cell
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.plan import expand, make_plan
 from tests.sweep.sweeping import sweep_file
+from tests.synthetic import few_digits as digits
 
 RUN = "b" * 64
 
@@ -65,9 +65,9 @@ def test_a_sweep_plans_runs_and_finds_its_results_in_a_bucket(
     store: PatientStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases_module, "SETTLE", 0.01)
-    cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="finetune", seeds=2, batch=50)))
+    cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="finetune", seeds=2, batch=10, images=20)))
     assert len(make_plan(cells, store).todo) == 2
-    assert run_cell(cells[0].spec, store, lambda: load("digits"), owner="a").state == "done"
+    assert run_cell(cells[0].spec, store, digits, owner="a").state == "done"
     plan = make_plan(cells, store)
     assert (plan.done, plan.todo) == ([cells[0]], [cells[1]])
     assert store.files.list("_claims") == []
@@ -84,16 +84,16 @@ def test_a_run_whose_process_died_goes_on_from_its_checkpoint_in_the_bucket(
             raise Killed
 
     monkeypatch.setattr(leases_module, "SETTLE", 0.01)
-    cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="er", seeds=1, batch=50)))
+    cells, _ = expand(*read_sweep(sweep_file(tmp_path, methods="er", seeds=1, batch=10, images=20)))
     with pytest.raises(Killed):
-        run_cell(cells[0].spec, store, lambda: load("digits"), owner="a", on_progress=die)
-    outcome = run_cell(cells[0].spec, store, lambda: load("digits"), owner="b")
+        run_cell(cells[0].spec, store, digits, owner="a", on_progress=die)
+    outcome = run_cell(cells[0].spec, store, digits, owner="b")
     assert (outcome.state, outcome.resumed_from) == ("done", 3)
     assert store.files.list("_checkpoints") == []
     content = store.files.read(store.path(cells[0].spec))
     assert content is not None
     told = pq.read_table(pa.BufferReader(content)).column("accuracy").to_numpy()
-    undisturbed = run(cells[0].spec, load("digits")).matrix
+    undisturbed = run(cells[0].spec, digits()).matrix
     np.testing.assert_array_equal(told, undisturbed[np.tril_indices_from(undisturbed)])
 
 

@@ -8,13 +8,10 @@ import warnings
 import numpy as np
 import torch
 
-from emi_bench.data import load
 from emi_bench.run.loop import run
 from emi_bench.run.measure import peak_memory_bytes, reset_peak_memory
 from emi_bench.sweep.executors.ray.shared_data import _tensor
-from tests.synthetic import spec
-
-ROUGH = {"batch": 50, "width": 2, "replay_batch": 10}
+from tests.synthetic import few_digits, spec
 
 
 def in_thread(method: str, seed: int = 0) -> np.ndarray:
@@ -23,7 +20,7 @@ def in_thread(method: str, seed: int = 0) -> np.ndarray:
 
     def work() -> None:
         torch.set_num_threads(1)
-        found.append(run(spec(method, seed=seed, **ROUGH), load("digits")).matrix)
+        found.append(run(spec(method, seed=seed, batch=20), few_digits()).matrix)
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -125,14 +125,14 @@ def _three(tasks: Sequence[int] | NDArray[np.int64]) -> list[int]:
 
 def tsne(evidence: Evidence) -> Iterator[Drawing]:
     """t-SNE of test features (scikit-learn, seeded, PCA start), coloured by class."""
-    from sklearn.manifold import TSNE
-
     for setting, panels in _panels(evidence, "test"):
         columns = min(4, len(panels))
         lines = -(-len(panels) // columns)
         figure, axes = new_figure(WIDE * columns / 4 if columns > 1 else 3.0, 2.05 * lines, lines, columns)
         hide_spare(axes, len(panels))
         records: list[Record] = []
+        from sklearn.manifold import TSNE  # here: few stores have features, and it takes a second
+
         for ax, (row, frame) in zip(axes, panels, strict=False):
             x, labels = _vectors(frame), frame["label"].to_numpy()
             perplexity = float(min(30, max(2, (len(x) - 1) // 3)))
@@ -141,14 +141,8 @@ def tsne(evidence: Evidence) -> Iterator[Drawing]:
             classes = np.unique(labels)
             colours = mpl.colormaps["tab10" if len(classes) <= 10 else "turbo"]
             shade = np.searchsorted(classes, labels) / (10 if len(classes) <= 10 else max(1, len(classes) - 1))
-            ax.scatter(
-                xy[:, 0],
-                xy[:, 1],
-                c=colours(shade + (0.01 if len(classes) <= 10 else 0)),
-                s=2,
-                linewidths=0,
-                rasterized=True,
-            )
+            shades = colours(shade + (0.01 if len(classes) <= 10 else 0))
+            ax.scatter(xy[:, 0], xy[:, 1], c=shades, s=2, linewidths=0, rasterized=True)
             ax.set_title(row.title)
             ax.set_xticks([])
             ax.set_yticks([])

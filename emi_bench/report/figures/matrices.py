@@ -54,7 +54,7 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
     width, height = WIDE * max(columns, 3) / 5, 1.55 * lines + 0.3
     # Placed by hand: the constrained engine takes most of a figure's time with so many panels.
     figure, axes = new_figure(width, height, lines, columns, layout=None)
-    figure.subplots_adjust(0.5 / width, 0.4 / height, 1 - 0.7 / width, 1 - 0.22 / height, wspace=0.15, hspace=0.42)
+    figure.subplots_adjust(0.5 / width, 0.4 / height, 1 - 0.76 / width, 1 - 0.22 / height, wspace=0.15, hspace=0.42)
     for ax, (title, values, difference) in zip(axes, panels, strict=False):
         _panel(ax, title, values, difference, limit)
     hide_spare(axes, len(panels))

@@ -30,7 +30,14 @@ def scatter(panels: Sequence[Panel]) -> Drawing:
             printed, std = panel.paper[method], float(values.std(ddof=1)) if len(values) > 1 else float("nan")
             style = look(row) | {"linestyle": "none", "markersize": 5.0}
             style["marker"] = style["marker"] or "x"
-            ax.errorbar(printed.mean, values.mean(), xerr=_bar(printed.std), yerr=_bar(std), elinewidth=0.6, **style)
+            ax.errorbar(
+                printed.mean,
+                values.mean(),
+                xerr=np.nan_to_num(printed.std),
+                yerr=np.nan_to_num(std),
+                elinewidth=0.6,
+                **style,
+            )
             points.append((printed.mean, float(values.mean()), row.title))
             records.append(
                 {"dataset": panel.setting.dataset, "memory": panel.setting.memory, "metric": panel.metric.name,
@@ -50,10 +57,6 @@ def scatter(panels: Sequence[Panel]) -> Drawing:
     return Drawing(
         f"prediction_{panels[0].setting.slug}", "Does the proxy predict the paper?", caption, figure, records
     )
-
-
-def _bar(std: float) -> float:
-    return 0.0 if np.isnan(std) else std
 
 
 def _names(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:

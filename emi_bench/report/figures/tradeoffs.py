@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
 
 from emi_bench.report.axes import ACCURACY, TIME, Setting, dataset_title, memory_title
 from emi_bench.report.cells import summarize
@@ -54,25 +53,21 @@ def cost(evidence: Evidence) -> Iterator[Drawing]:
     """Accuracy against time per training batch, at the largest memory of each data set."""
     grid = evidence.grid
     settings = [f[-1] for f in _families(grid) if f[-1].budget is None]
-    records: list[dict[str, Any]] = [
-        {"dataset": s.dataset, "memory": s.memory, "method": row.method, "variant": row.variant, "accuracy": acc.mean,
-         "accuracy_std": acc.spread, "ms_per_batch": ms.mean, "ms_std": ms.spread, "n": acc.n,
-         "_row": row, "_setting": s}
+    found = [
+        (s, row, acc, ms)
         for s in settings for row in grid.rows([s]) if not grid.joint(row, s)
         if (acc := summarize(grid.cell(row, s), ACCURACY)) and (ms := summarize(grid.cell(row, s), TIME))
     ]  # fmt: skip
-    shown = [s for s in settings if any(r["_setting"] == s for r in records)]
+    shown = list(dict.fromkeys(s for s, *_ in found))
     if not shown:
         return
     figure, axes = new_figure(WIDE if len(shown) > 1 else 4.2, 2.9, 1, len(shown))
     for ax, setting in zip(axes, shown, strict=True):
-        for r in (r for r in records if r["_setting"] == setting):
-            style = look(r["_row"]) | {"linestyle": "none"}
+        for _, row, acc, ms in (f for f in found if f[0] == setting):
+            style = look(row) | {"linestyle": "none"}
             style["marker"] = style["marker"] or "x"
             style["markersize"] += 2
-            ax.errorbar(
-                r["ms_per_batch"], r["accuracy"], yerr=r["accuracy_std"], label=r["_row"].title, elinewidth=0.7, **style
-            )
+            ax.errorbar(ms.mean, acc.mean, yerr=acc.spread, label=row.title, elinewidth=0.7, **style)
         ax.set_xscale("log")
         ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
         ax.xaxis.set_minor_formatter(lambda v, _: f"{v:g}" if str(v)[0] in "25" else "")
@@ -81,8 +76,12 @@ def cost(evidence: Evidence) -> Iterator[Drawing]:
         ax.set_title(setting.title)
         ax.set_xlabel("Training time (ms per batch)")
     axes[0].set_ylabel("Average accuracy (%)")
-    one_legend(figure, axes, {r["_row"] for r in records})
-    data = [{k: v for k, v in r.items() if k[0] != "_"} for r in records]
+    one_legend(figure, axes, {row for _, row, *_ in found})
+    data = [
+        {"dataset": s.dataset, "memory": s.memory, "method": row.method, "variant": row.variant, "accuracy": acc.mean,
+         "accuracy_std": acc.spread, "ms_per_batch": ms.mean, "ms_std": ms.spread, "n": acc.n}
+        for s, row, acc, ms in found
+    ]  # fmt: skip
     caption = (
         "Average accuracy against the median time of a training step, at each data set's largest memory. What a method "
         "does at the end of a task or only now and then (SSD's summaries) is not in it; one that trains only at the "
@@ -123,9 +122,9 @@ def budget(evidence: Evidence) -> Iterator[Drawing]:
             ax.axvline(paced[setting], color="#999999", linewidth=0.6, linestyle=":", zorder=1)
             ax.set_xscale("log")
             ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
-            ax.set_ylim(bottom=0)
             ax.set_title("real time" if paced[setting] == 1 else f"{paced[setting]:g} steps of ER a batch")
             ax.set_xlabel("Cost of a batch (steps of ER)")
+        axes[0].set_ylim(bottom=0)  # of all panels, and only now: it ends their growing with what is drawn
         axes[0].set_ylabel("Average accuracy (%)")
         one_legend(figure, axes, rows)
         caption = (

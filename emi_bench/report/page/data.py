@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, Setting, apart, dataset_title, memory_title
@@ -21,6 +20,7 @@ from emi_bench.report.latex import latex_table
 from emi_bench.report.model import Table
 from emi_bench.report.plain import csv_table
 from emi_bench.report.runs import Run
+from emi_bench.report.statistics import t_quantile
 
 ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
 LEVELS = 4000  #: accuracies are kept to 1/4000, a hundredth of what is printed
@@ -145,7 +145,7 @@ class PageData:
         whole = {
             "levels": LEVELS, "unknown": UNKNOWN, "cells": self._out, "configs": self._configs.items,
             "facts": self._facts.items, "commands": self._commands.items,
-            "texts": self._texts, "t": [round(float(stats.t.ppf(0.975, df)), 4) for df in range(1, 100)],
+            "texts": self._texts, "t": [round(t_quantile(df), 4) for df in range(1, 100)],
         }  # fmt: skip
         text = json.dumps(whole, separators=(",", ":"), allow_nan=False, default=str)
         return text.replace("<", "\\u003c").replace("\u2028", "\\u2028")

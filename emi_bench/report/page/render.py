@@ -11,14 +11,14 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 
 from emi_bench import __version__, reference
 from emi_bench.report import compare, sentences
-from emi_bench.report.axes import ACCURACY, FORGETTING, SPREADS, Row, Setting, apart, dataset_title, memory_title
+from emi_bench.report.axes import ACCURACY, FORGETTING, SPREADS, Row, Setting, dataset_title
 from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.model import Section, Table, Value
 from emi_bench.report.page.data import PageData
 from emi_bench.report.page.pictures import Picture, night_style
 from emi_bench.report.plain import plain_value
-from emi_bench.report.statistics import contrast
+from emi_bench.report.statistics import contrast, signed
 from emi_bench.report.tables import MAIN
 
 #: What the switch over the results calls the tables.
@@ -50,46 +50,27 @@ def _cell(
     nothing = "unplanned" if row.variant else "missing"
     state = nothing if not cell.n else "partial" if cell.n < cell.expected else "done"
     where = address(row, setting, evidence.grid.settings)
-    return {
-        "id": where,
-        "index": data.index(row, setting),
-        "n": cell.n,
-        "expected": cell.expected,
-        "state": state,
-        "values": shown,
-    }
+    return {"id": where, "index": data.index(row, setting), "n": cell.n, "expected": cell.expected, "state": state,
+            "values": shown}  # fmt: skip
 
 
 def results_table(evidence: Evidence, data: PageData, paper: bool) -> dict[str, Any]:
     """One table with all metrics in it; the page switches between them."""
     grid, tables = evidence.grid, evidence.main[paper]
     settings = grid.paper_settings if paper else grid.other_settings
-    values: dict[Row, list[dict[str, Value]]] = {
-        line.row: [{} for _ in settings] for line in tables["acc"].lines if line.row
-    }
-    for key, table in tables.items():
-        for line in table.lines:
-            for at, value in enumerate(line.values):
-                values[line.row][at][key] = value  # type: ignore[index]
-    nothing = dict.fromkeys(MAIN, Value(None))
-    differs = apart(settings)
-    groups: list[list[Any]] = []
-    for s in settings:
-        if not groups or groups[-1][2] != s.family:
-            groups.append(
-                [f"{dataset_title(s.dataset)} ({s.n_tasks} tasks{', ' * bool(differs[s])}{differs[s]})", 0, s.family]
-            )
-        groups[-1][1] += 1
+    values = {key: {line.row: line.values for line in table.lines} for key, table in tables.items()}
+    nothing = [Value(None)] * len(settings)
     title = "The paper's grid" if paper else "Other settings" if grid.paper_settings else "Results"
     return {
         "title": title,
         "texts": data.texts(tables),
-        "groups": [(name, span) for name, span, _ in groups],
-        "columns": [memory_title(s.memory) for s in settings],
+        "groups": [(name.plain, len(columns)) for name, columns in tables["acc"].groups],
+        "columns": [c.plain for c in tables["acc"].columns],
         "rows": [
             {"title": r.title, "role": r.role,
-             "cells": [_cell(evidence, data, r, s, nothing | v) for s, v in zip(settings, found, strict=True)]}
-            for r, found in values.items()
+             "cells": [_cell(evidence, data, r, s, {key: by.get(r, nothing)[i] for key, by in values.items()})
+                       for i, s in enumerate(settings)]}
+            for r in values["acc"] if r
         ],
     }  # fmt: skip
 
@@ -108,8 +89,7 @@ def variant_rows(evidence: Evidence, data: PageData) -> list[dict[str, Any]]:
                 "index": data.index(row, setting), "title": row.title, "n": cell.n, "mean": f"{summary.mean:.1f}",
                 "where": setting.title,
                 "spread": "" if summary.spread != summary.spread else f"{summary.spread:.1f}",
-                "delta": "" if d is None else f"{d.mean:+.1f}",
-                "interval": "" if d is None or d.low != d.low else f"[{d.low:+.1f}, {d.high:+.1f}]",
+                "delta": "" if d is None else signed(d.mean), "interval": "" if d is None else d.interval,
             })  # fmt: skip
     return out
 
@@ -131,6 +111,9 @@ def render(
     here = files(__package__)
     variants = variant_rows(evidence, data)
     return environment.get_template("index.html.j2").render(
+        evidence=evidence,
+        compare=compare,
+        sentences=sentences,
         style=(here / "page.css").read_text("utf-8") + night_style(pictures),
         script=(here / "page.js").read_text("utf-8"),
         metrics=[(key, TITLES[key], metric.higher) for key, (_, metric) in MAIN.items()],
@@ -144,24 +127,14 @@ def render(
         first=[p for p in pictures if p.first],
         texts_of=lambda table: data.texts({"": table}),
         counts={s: sum(c["state"] == s for c in cells) for s in ("done", "partial", "missing")},
-        n_runs=len(grid.runs),
         devices=sorted({str(r.about.get("device", "")) for r in grid.runs} - {""}),
-        notes=grid.notes,
         spread=SPREADS[evidence.spread],
         studies=[t for t in tables if t.kind not in ("accuracy", "forgetting", "incremental", "variants")],
         plain_value=plain_value,
+        signed=signed,
         compared=[c for c in evidence.compared if c.n],
-        headline=compare.headline(evidence.compared) if evidence.compared else "",
-        by_method={r.title: v for r, v in compare.by_method(evidence.compared).items()},
-        several=compare.several_sources(evidence.compared),
         metric_titles={ACCURACY.name: "accuracy", FORGETTING.name: "forgetting"},
-        rule=compare.RULE,
         sources=reference.sources(),
-        differences=evidence.differences,
-        overall=evidence.overall,
-        claims=evidence.sentences,
-        claims_headline=sentences.headline(evidence.sentences),
-        claims_rule=sentences.RULE,
         pictures=[p for p in pictures if not p.first],
         sections=sections,
         data=lambda: data.document(),  # when all else has said what it shows

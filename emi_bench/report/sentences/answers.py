@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -30,16 +30,6 @@ class Answer:
 #: Study's name and the point in it: {"ablation": [1, 1, 0, 0]}.
 PointRef = Mapping[str, Any]
 Term = tuple[float, Answer]
-
-
-class Answers(Protocol):
-    """What a check may ask. None means: not there, or not enough runs."""
-
-    def value(self, method: str, metric: str, dataset: str, memory: int) -> Answer | None: ...
-    def cost(self, method: str, metric: str) -> Answer | None: ...
-    def points(self, name: str) -> dict[tuple[Any, ...], Answer]: ...
-    def curve(self, method: str, dataset: str, memory: int) -> Sequence[Answer] | None: ...
-    def sum(self, terms: Sequence[Term]) -> Estimate: ...
 
 
 def _point(name: str, at: Any) -> tuple[Any, ...]:
@@ -134,6 +124,9 @@ class Ours:
 
     def sum(self, terms: Sequence[Term]) -> Estimate:
         return combination([(w, a.by_seed or {}) for w, a in terms])
+
+
+Answers = Printed | Ours  #: whom a check may ask; None from them means: not there, or not enough runs
 
 
 def printed_uncertainty(terms: Sequence[Term], ours: Sequence[Term]) -> Estimate:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from emi_bench.report.axes import dataset_title, memory_title
 from emi_bench.report.sentences.answers import Answer, Answers, Printed, Term, printed_uncertainty
-from emi_bench.report.statistics import Estimate, independent
+from emi_bench.report.statistics import Estimate, independent, signed
 
 #: Of one number: its size agrees, its direction holds, cannot be told, is against the sentence; None: not enough runs.
 Grade = Literal["size", "direction", "undecided", "against"] | None
@@ -79,15 +79,20 @@ def sized(e: Answers, terms: Sequence[Term], printed: float, theirs: Sequence[An
     """A difference with a printed size: its text and its grade."""
     found = e.sum(terms)
     if isinstance(e, Printed):
-        return f"{found.mean:+.1f}", "size" if abs(found.mean - printed) < 0.051 else "against"
+        return signed(found.mean), "size" if abs(found.mean - printed) < 0.051 else "against"
     if not found.enough:
-        return f"{found.mean:+.1f}", None
-    text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+        return signed(found.mean), None
     grade = side(found, 1.0 if printed > 0 else -1.0)
     told = [(w, a or o) for (w, o), a in zip(terms, theirs, strict=True)]
-    size = independent([(1.0, found), (-1.0, printed_uncertainty(told, terms))])
-    near = abs(found.mean - printed) <= size.half + ROUNDING
-    return text, "size" if grade == "direction" and near else grade
+    agrees = near(found, printed_uncertainty(told, terms), printed, ROUNDING)
+    return f"{signed(found.mean)} {found.interval}", "size" if grade == "direction" and agrees else grade
+
+
+def near(found: Estimate, theirs: Estimate, printed: float, rounding: float) -> bool:
+    """Whether a printed number lies in the interval of ours minus theirs. One that lies in ours alone does: of few runs
+    and many, Welch's interval of the difference may be the narrower one."""
+    both = independent([(1.0, found), (-1.0, theirs)])
+    return abs(found.mean - printed) <= max(found.half, both.half) + rounding
 
 
 def ahead(e: Answers, mine: Answer, others: Mapping[Any, Answer], sign: float, all_there: bool) -> Grade:

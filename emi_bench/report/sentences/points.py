@@ -10,6 +10,7 @@ from emi_bench import reference
 from emi_bench.report.axes import Row, competitors
 from emi_bench.report.sentences.answers import Answer, Answers, point, the_paper
 from emi_bench.report.sentences.grades import Claim, Grade, Part, ahead, side, sized, where, worst
+from emi_bench.report.statistics import signed
 from emi_bench.report.studies import STUDIES
 
 COINCIDENCE = 2  #: more equal printed means of two independent rows than this are no coincidence
@@ -35,8 +36,8 @@ def _synergy(claim: Claim, e: Answers) -> list[Part]:
     # (both - base) - sum(part - base)
     more = e.sum([(1.0, both), (len(alone) - 1.0, base), *((-1.0, p) for p in alone)])
     apart = sum(p.mean - base.mean for p in alone)
-    text = f"together {both.mean - base.mean:+.1f}, the sum of each alone {apart:+.1f}"
-    interval = f"; more by {more.mean:+.1f} [{more.low:+.1f}, {more.high:+.1f}]" if more.enough and more.se else ""
+    text = f"together {signed(both.mean - base.mean)}, the sum of each alone {signed(apart)}"
+    interval = f"; more by {signed(more.mean)} {more.interval}" if more.enough and more.se else ""
     return [Part(text + interval, side(more))]
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from emi_bench import reference
 from emi_bench.report.axes import TABLE_METRICS, Row, competitors, dataset_title, memory_title
 from emi_bench.report.sentences.answers import Answer, Answers, Printed, printed_uncertainty, the_paper
-from emi_bench.report.sentences.grades import ROUNDING, Claim, Grade, Part, ahead, sized, where, worst
-from emi_bench.report.statistics import independent
+from emi_bench.report.sentences.grades import ROUNDING, Claim, Grade, Part, ahead, near, sized, where, worst
 
 
 def _others(e: Answers, method: str, metric: str, dataset: str, memory: int) -> dict[str, Answer]:
@@ -69,7 +68,9 @@ def _value(claim: Claim, e: Answers) -> list[Part]:
         if v is None:
             exists = memory in reference.settings()["datasets"][dataset]["memories"]
             lost: Grade = "against" if printed_side and not exists else None
-            parts.append(Part(f"{named}: {'no run' if exists else 'no such column'} (printed {printed:.1f})", lost))
+            parts.append(
+                Part(f"{named}: {'too few runs' if exists else 'no such column'} (printed {printed:.1f})", lost)
+            )
         elif printed_side:
             parts.append(
                 Part(f"{named}: {v.mean:.1f} (printed {printed:.1f})", "size" if v.mean == printed else "against")
@@ -78,9 +79,8 @@ def _value(claim: Claim, e: Answers) -> list[Part]:
             theirs = the_paper().value(method, claim["metric"], dataset, memory) or v
             told = printed_uncertainty([(1.0, theirs)], [(1.0, v)])
             found = e.sum([(1.0, v)])
-            near = abs(v.mean - printed) <= independent([(1.0, found), (-1.0, told)]).half + ROUNDING / 2
             text = f"{named}: {v.mean:.1f} [{found.low:.1f}, {found.high:.1f}] (printed {printed:.1f})"
-            parts.append(Part(text, "size" if near else "against"))
+            parts.append(Part(text, "size" if near(found, told, printed, ROUNDING / 2) else "against"))
     return parts
 
 
