@@ -20,7 +20,7 @@ from emi_bench.testing import data as names
 from emi_bench.testing.apart import apart
 from emi_bench.testing.failure import CheckFailed, NotRun
 from emi_bench.testing.reachable import differences, same
-from emi_bench.testing.subject import Finished, Subject, through_a_file
+from emi_bench.testing.subject import Finished, Subject
 from emi_bench.testing.syncs import Syncs
 
 CHANCE, LEARNED = 0.25, 0.35  #: average accuracy on four digits, in two tasks
@@ -129,13 +129,13 @@ def repeats(subject: Subject) -> None:
 def equal(a: Finished, b: Finished) -> bool:
     """Matrix, losses and all that was learned, bit for bit."""
     matrices = np.array_equal(a.result.matrix, b.result.matrix, equal_nan=True)
-    return matrices and a.result.losses == b.result.losses and same(*(f.checkpoints[-1].method for f in (a, b)))
+    return matrices and a.result.losses == b.result.losses and same(a.learned, b.learned)
 
 
 def seeds(subject: Subject) -> None:
     """With the classes in their natural order: it is the stream, the weights and the choices that differ."""
-    first = subject.finished().checkpoints[-1].method
-    other = subject.run(subject.spec(names.LONELY, seed=1), "a run of another seed fails").checkpoints[-1].method
+    first = subject.finished().learned
+    other = subject.run(subject.spec(names.LONELY, seed=1), "a run of another seed fails").learned
     weights = [key for key, _ in subject.build(subject.spec(names.LONELY)).named_parameters()]
     if all(same(first[key], other[key]) for key in weights):
         told = "two seeds give the same weights: something is seeded by a constant"
@@ -144,7 +144,7 @@ def seeds(subject: Subject) -> None:
 
 def resumes(subject: Subject) -> None:
     whole, spec = subject.finished(), subject.spec(names.LONELY)
-    for checkpoint in whole.checkpoints[:-1]:
+    for checkpoint in whole.checkpoints:
         words = "a run cannot go on from its checkpoint"
         if not equal(whole, subject.run(spec, words, resume=checkpoint)):
             raise _forgotten(subject)
@@ -161,7 +161,8 @@ def _forgotten(subject: Subject) -> CheckFailed:
         method.observe(x, y)
     if first.ends_task:
         method.end_task()
-    twin.load_state_dict(through_a_file(Checkpoint(spec.run_id, 1, method.state_dict(), State())).method)
+    kept = Checkpoint(spec.run_id, 1, method.state_dict(), State()).encode()
+    twin.load_state_dict(Checkpoint.decode(kept).method)
     paths = list(dict.fromkeys(path.partition("[")[0] for path in differences(method, twin)))
     told = "a run that goes on from a checkpoint is not the one that was never interrupted"
     if not paths:

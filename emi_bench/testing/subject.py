@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,10 +47,20 @@ class Walk:
 
 @dataclass
 class Finished:
-    """A whole run: its result, its checkpoints as a file would hold them."""
+    """A whole run: its result, its checkpoints as a file holds them."""
 
     result: RunResult
-    checkpoints: list[Checkpoint]
+    files: list[bytes]
+
+    @property
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """All but the last, one after another."""
+        return map(Checkpoint.decode, self.files[:-1])
+
+    @cached_property
+    def learned(self) -> dict[str, Any]:
+        """The method's state in the last checkpoint."""
+        return Checkpoint.decode(self.files[-1]).method
 
 
 class Subject:
@@ -97,24 +108,17 @@ class Subject:
 
     def run(self, spec: RunSpec, words: str, noise: int = 0, resume: Checkpoint | None = None) -> Finished:
         """A run from its beginning or a checkpoint; `noise` seeds the global generators, which must not matter."""
-        checkpoints: list[Checkpoint] = []
+        files: list[bytes] = []
         random.seed(noise)
         np.random.seed(noise)  # noqa: NPY002
         with torch.random.fork_rng(devices=[]), self.source.blamed(words):
             torch.manual_seed(noise)
-            result = run(
-                spec, load(spec.dataset), resume=resume, on_checkpoint=lambda c: checkpoints.append(through_a_file(c))
-            )
-        return Finished(result, checkpoints)
+            result = run(spec, load(spec.dataset), resume=resume, on_checkpoint=lambda c: files.append(c.encode()))
+        return Finished(result, files)
 
     def finished(self) -> Finished:
         """The undisturbed run that repetitions, other seeds and resumed runs are compared with."""
         return self.once("finished", lambda: self.run(self.spec(names.LONELY), "a whole run fails"))
-
-
-def through_a_file(checkpoint: Checkpoint) -> Checkpoint:
-    """As the bytes that the store keeps, and back."""
-    return Checkpoint.decode(checkpoint.encode())
 
 
 def _walked(subject: Subject, dataset: str) -> Walk:

@@ -18,8 +18,12 @@ QUICK: dict[str, dict[str, Any]] = {"offline": {"epochs": 2, "batch": 16}, "gdum
 #: For the steps in which a method must learn alone. MKD predicts by the mean of its student's and its teacher's
 #: weights, and with alpha = 0.01 the teacher has but 63 % of them by then: not yet a network (docs/methods/mkd.md).
 SOONER: dict[str, dict[str, Any]] = {"mkd": {"alphas": [0.1]}, "offline": {"epochs": 4}, "gdumb": {"epochs": 8}}
-#: The longest of all by far: `make test-all` asks them whether they learn.
+#: The longest of all by far, which need more steps to learn.
 LONG = ("ocm", "onpro", "emi", "ccl_dc")
+#: Asked whether they learn: one of each kind. `make test-all` asks the others too, and the demo shows what they learn.
+LEARNERS = ("finetune", "er", "gdumb", "scr", "derpp", "ssd")
+#: Their own tests compare a step in bfloat16 with one in float32.
+BF16 = ("ocm", "onpro", "emi")
 #: Wrappers, as their configuration asks for them.
 WRAPPED: dict[str, tuple[str, dict[str, Any]]] = {
     "ema-er": ("er", {"ema": {"momentum": 0.9}}),
@@ -45,7 +49,8 @@ def subject(case: str, learns: bool) -> Subject:
 
 
 #: Of the wrappers one is enough.
-SLOW = {*((n, "learns") for n in LONG), *((n, c.name) for n in WRAPPED for c in CHECKS if n != "ema-scr")}
+SLOW = {*((n, "learns") for n in (*method_names(), *WRAPPED) if n not in LEARNERS), *((n, "bf16") for n in BF16)}
+SLOW |= {(n, c.name) for n in WRAPPED for c in CHECKS if n != "ema-scr"}
 CASES = [
     pytest.param(n, c, id=f"{n}-{c.name.replace(' ', '-')}", marks=[pytest.mark.slow] if (n, c.name) in SLOW else [])
     for n in [*method_names(), *WRAPPED]

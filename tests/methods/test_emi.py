@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -194,15 +193,17 @@ ALIKE = {"default", "alpha_zero", "teacher_eval"}  # in these steps
 def test_every_switch_equals_the_step_written_out_by_hand_and_changes_the_course(
     name: str, fill: tuple[int, ...]
 ) -> None:
-    method, seen = toy_emi(**SWITCHES[name]), []
+    method, twin = toy_emi(**SWITCHES[name]), toy_emi(**SWITCHES[name])
+    net, teacher = twin.net, twin.teacher
+    seen = []
     for plan, x, y, last in list(toy.batches())[:7]:
         method.draws.plan = plan
         if plan["step"] in fill:
             method.memory.update(x, y, method.draws)
             continue
-        net, teacher = deepcopy(method.net), deepcopy(method.teacher)
-        for p in net.parameters():
-            p.grad = None
+        net.load_state_dict(method.net.state_dict())
+        teacher.load_state_dict(method.teacher.state_dict())
+        net.zero_grad()
         expected, total = step_by_hand(net, teacher, method.config, planned(method, plan, x, y))
         total.backward()
         losses = method.observe(x, y)

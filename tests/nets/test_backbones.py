@@ -80,7 +80,7 @@ def test_torchvisions_resnet_has_its_maps_and_features() -> None:
     assert layout_for(net) == torch.channels_last
 
 
-@pytest.mark.parametrize("method", ["er", "scr", "gss", "ocm"])
+@pytest.mark.parametrize("method", ["er", "scr", "gss", pytest.param("ocm", marks=pytest.mark.slow)])
 def test_methods_run_on_torchvisions_resnet(method: str) -> None:
     spec = asked("resnet18_imagenet", method, protocol={"batch": 2, "replay_batch": 2})
     data = load("large")

@@ -243,7 +243,9 @@ def complaints(folder: Path, name: str) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine")
 @pytest.mark.parametrize("kind", CLASSES)
-@pytest.mark.parametrize("which", ["paper", "partial", "digits", "own"])
+@pytest.mark.parametrize(
+    "which", [pytest.param(name, marks=pytest.mark.slow) for name in ("partial", "digits", "own")] + ["paper"]
+)
 def test_latex_compiles_without_a_word(paper_runs, digits_frame, tmp_path, which, kind):
     own = digits_frame.assign(method=digits_frame["method"].replace("er", "my_100%_method"))
     runs = {"paper": paper_runs, "partial": paper_runs[paper_runs["method"].isin(["er", "emi"])], "own": own}

@@ -104,8 +104,14 @@ def test_the_memory_needs_a_place_for_each_class_that_comes() -> None:
         resolve("er", "digits", memory=3, protocol={"tasks": [[0, 1], [2, 3]]})
 
 
+#: One of each kind: they differ in what they do with a batch and at the end of a task, not in what a task is.
+KINDS = ("finetune", "offline", "er", "gdumb", "ssd", "ocm", "derpp")
+
+
 @pytest.mark.no_cover
-@pytest.mark.parametrize("name", method_names())
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in KINDS else [pytest.mark.slow]) for n in method_names()]
+)
 def test_every_method_copes_with_tasks_of_different_sizes(name: str) -> None:
     spec = asked(UNEQUAL, name, "six", config=SHORT.get(name))
     result = run(spec, load("six", reduction=spec.protocol.reduction))

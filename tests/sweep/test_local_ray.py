@@ -95,6 +95,7 @@ linux = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Lin
 
 
 @linux
+@pytest.mark.slow
 def test_a_local_ray_listens_on_loopback_alone_and_its_first_workers_are_tunes_with_our_environment() -> None:
     """In a process of its own; one Ray answers both."""
     env = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"} | {"OURS": "yes"}

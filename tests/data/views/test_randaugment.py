@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from torch import Tensor
@@ -27,17 +29,21 @@ def test_every_operation_is_torchvisions(strength: int, side: int) -> None:
     assert len(names) == len(operations(side))
     for number, (_, signed) in enumerate(names):
         for negative in (False, True) if signed else (False,):
-            seed = next(s for s in range(1000) if drawn(s, signed) == (number, negative))
-            torch.manual_seed(seed)
+            torch.manual_seed(seed_for(number, signed, negative))
             script = {"view.randaugment.op": [[number]], "view.randaugment.negative": [[negative]]}
             mine = randaugment_view(x / 255, ScriptedDraws(script), n_ops=1, strength=strength)
             assert torch.equal(mine, theirs(x) / 255), (number, negative)
 
 
+@cache
 def drawn(seed: int, signed: bool) -> tuple[int, bool]:
     """What torchvision draws after this seed."""
     torch.manual_seed(seed)
     return int(torch.randint(14, (1,))), bool(signed and torch.randint(2, (1,)))
+
+
+def seed_for(number: int, signed: bool, negative: bool) -> int:
+    return next(s for s in range(1000) if drawn(s, signed) == (number, negative))
 
 
 def test_equalising_a_batch_is_equalising_its_images() -> None:
