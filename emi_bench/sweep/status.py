@@ -79,7 +79,7 @@ def forget_failures(console: Console, results: str, chosen: list[str]) -> None:
     found = _failures(store, chosen)
     for failure in found:
         Failures(store.files).forget(failure.run_id)
-    say(console, f"{len(found)} failures forgotten; a sweep tries their runs as if for the first time")
+    say(console, f"{len(found)} forgotten; a sweep tries such runs as if for the first time")
 
 
 def retry_failures(console: Console, results: str, chosen: list[str]) -> int:

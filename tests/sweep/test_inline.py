@@ -77,7 +77,7 @@ def test_runs_that_fail_by_themselves_are_recorded_and_do_not_stop_the_others(
     assert "task 1/5 done" in ask("logs", raises.run_id[:10], "--results", results)
     assert "> failed after" in told  # the end of the log
     assert "0 of 1 went well" in ask("failures", raises.run_id[:10], "--retry", "--results", results, code=1)
-    assert "1 failures forgotten" in ask("failures", raises.run_id[:10], "--forget", "--results", results)
+    assert "1 forgotten; a sweep tries" in ask("failures", raises.run_id[:10], "--forget", "--results", results)
     assert "1 failed" in ask("failures", "--results", results)
 
 
