@@ -76,14 +76,17 @@ def test_only_a_sweep_on_ray_has_a_guardian() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["raylet/raylet", "gcs_server"])
 def test_a_sweep_whose_ray_is_killed_starts_another_and_goes_on(part: str, tmp_path: Path) -> None:
-    file, results = sweep_file(tmp_path, seeds=2), tmp_path / "results"
+    # Long enough: workers outlive their raylet, and half a minute may pass before anyone notices.
+    file, results = sweep_file(tmp_path, seeds=6, batch=2), tmp_path / "results"
     words = [sys.executable, "-c", "from emi_bench.cli import main; main()", "sweep", file, "--results", results]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_ADDRESS": "", "OMP_NUM_THREADS": "1"}
     sweep = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     wait_for(lambda: checkpoints(results), sweep)
-    for pid in named(family(sweep.pid), part):
+    killed = named(family(sweep.pid), part)
+    for pid in killed:
         os.kill(pid, signal.SIGKILL)
+    assert len(killed) == 1
     output, _ = sweep.communicate(timeout=WAIT)
     assert sweep.returncode == 0, output
-    assert "starting a new Ray and going on" in output
+    assert "starting a new Ray and going on" in output, output
     assert_complete(file, results)

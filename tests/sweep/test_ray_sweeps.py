@@ -9,11 +9,11 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from emi_bench.errors import UserError
 from emi_bench.store import load_runs
@@ -193,18 +193,26 @@ def test_tensorboard_gets_a_curve_of_every_run_and_keeps_it_whatever_ends_the_sw
     words = ("sweep", file, "--results", results, "--address", address, "--log", "tensorboard", "--max-concurrent", "1")
     driver = start(*words, "--claim-seconds", "8")
 
+    def curves() -> list[Path]:
+        return sorted((results / "_log").rglob("events.out.tfevents*"), key=lambda f: f.stat().st_mtime_ns)
+
     def under_way() -> bool:  # one run is done, and another has finished a task
         done = [p.stem[-64:] for p in (results / "digits").rglob("[!_]*.parquet")]
         return bool(done) and any(p.stem not in done for p in checkpoints(results))
 
+    def shown() -> bool:  # a worker reports once a second, and a second later it is on the disk
+        done = list((results / "digits").rglob("[!_]*.parquet"))
+        with contextlib.suppress(DecodeError):  # being written
+            return sum(bool(accuracies(f)) for f in curves()) > len(done)
+        return False
+
     wait_for(under_way, driver)
-    time.sleep(6)  # a worker reports once a second, and a second later it is on the disk
+    wait_for(shown, driver)
     driver.send_signal(number)
     driver.communicate(timeout=WAIT)
-    curves = sorted((results / "_log").rglob("events.out.tfevents*"), key=lambda f: f.stat().st_mtime_ns)
     done = load_runs(results)["average_accuracy"]
-    assert [accuracies(f)[-1] for f in curves[: len(done)]] == pytest.approx(list(done), abs=1e-6)
-    assert accuracies(curves[len(done)])  # of the run that was under way
+    assert [accuracies(f)[-1] for f in curves()[: len(done)]] == pytest.approx(list(done), abs=1e-6)
+    assert accuracies(curves()[len(done)])  # of the run that was under way
     call(*words)
     names = {f.parent.name for f in (results / "_log").rglob("events.out.tfevents*")}
     assert sorted(n.rpartition("-")[0] for n in names) == [f"er-digits-M=40-seed-{seed}" for seed in (0, 1, 2)]
