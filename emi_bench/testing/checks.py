@@ -144,7 +144,7 @@ def seeds(subject: Subject) -> None:
 
 def resumes(subject: Subject) -> None:
     whole, spec = subject.finished(), subject.spec(names.LONELY)
-    for checkpoint in whole.checkpoints:
+    for checkpoint in whole.earlier:
         words = "a run cannot go on from its checkpoint"
         if not equal(whole, subject.run(spec, words, resume=checkpoint)):
             raise _forgotten(subject)

@@ -53,8 +53,8 @@ class Finished:
     files: list[bytes]
 
     @property
-    def checkpoints(self) -> Iterator[Checkpoint]:
-        """All but the last, one after another."""
+    def earlier(self) -> Iterator[Checkpoint]:
+        """The checkpoints before the last, one after another."""
         return map(Checkpoint.decode, self.files[:-1])
 
     @cached_property

@@ -42,7 +42,7 @@ def test_recorded_reservoir_traces(trace: dict[str, Any]) -> None:
     assert not draws.left()
 
 
-STREAMS = 5_000  #: a probability that is off by 0.03 is found
+STREAMS = 20_000  #: simulated, of each case
 
 
 @pytest.mark.parametrize("case", golden("reservoir")["inclusion"], ids=lambda c: f"M={c['M']},{c['batches']}")
