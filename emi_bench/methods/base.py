@@ -16,6 +16,7 @@ from emi_bench.memory import Memory
 from emi_bench.nets import Encoder, Net
 from emi_bench.nets.backbones import make_encoder
 from emi_bench.nets.layout import layout_for, layout_of
+from emi_bench.nets.optimizers import SGD, Adam, AdamW
 from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
@@ -204,9 +205,9 @@ class Method(nn.Module):
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
         if c.optimizer != "sgd":
-            adam = torch.optim.AdamW if c.optimizer == "adamw" else torch.optim.Adam
+            adam = AdamW if c.optimizer == "adamw" else Adam
             return adam(parameters, lr=c.lr, betas=c.betas, weight_decay=c.weight_decay, foreach=True)
-        return torch.optim.SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay, foreach=True)
+        return SGD(parameters, lr=c.lr, momentum=c.momentum, weight_decay=c.weight_decay, foreach=True)
 
     # --- what the loop calls -------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from emi_bench.memory.summary import Summaries, SummaryMemory
 from emi_bench.methods.base import Losses, MethodConfig, View
 from emi_bench.methods.scr import SCR, SCRConfig
 from emi_bench.nets.convnet import ConvNet
+from emi_bench.nets.optimizers import SGD
 from emi_bench.nets.weights import seeded_weights
 from emi_bench.problem import Problem
 
@@ -88,7 +89,7 @@ class Task:
         self.past = past  # classes of earlier tasks
         self.past_slots = past_slots  # their summaries, frozen
         self.helper = helper
-        self.optimizer = torch.optim.SGD(helper.parameters(), config.helper_lr, config.helper_momentum, foreach=True)
+        self.optimizer = SGD(helper.parameters(), config.helper_lr, config.helper_momentum, foreach=True)
         self.summaries = Summaries(config.lr_img, config.momentum_img)
         self.queue: deque[tuple[Tensor, list[int]]] = deque(maxlen=config.queue)
 
