@@ -86,8 +86,7 @@ class MethodConfig(BaseModel):
 
     def resolve(self, problem: Problem) -> Self:
         """The config with every data-set dependent value filled in. Subclasses extend it."""
-        small = problem.image_size < 32
-        pooling = self.pooling or ("global" if small else self.family_pooling)
+        pooling = self.pooling or ("global" if problem.image_size < 32 else self.family_pooling)
         zero, one = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
         mean, std = (self.mean or problem.mean, self.std or problem.std) if self.normalize else (zero, one)
         return self.model_copy(update={"pooling": pooling, "mean": mean, "std": std})

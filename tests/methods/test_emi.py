@@ -172,10 +172,11 @@ WHOLE = {
     "class_cap",
     "row1",
 }
-COURSES = [pytest.param(name, MORE, id=name) for name in SWITCHES if name not in WHOLE]
-COURSES += [
-    pytest.param(name, FILL, id=f"{name}-whole", marks=[] if name in WHOLE else [pytest.mark.slow]) for name in SWITCHES
-]
+#: Two switches at once, each of which has a course of its own.
+PAIRS = {"rows_rot16_per_class", "rows_rot16_mlp", "ope_no_renorm", "logit_mse_plain", "detach_slow_no_dmi"}
+SLOW = [pytest.mark.slow]
+COURSES = [pytest.param(n, MORE, id=n, marks=SLOW if n in PAIRS else []) for n in SWITCHES if n not in WHOLE]
+COURSES += [pytest.param(n, FILL, id=f"{n}-whole", marks=[] if n in WHOLE else SLOW) for n in SWITCHES]
 
 
 @cache
