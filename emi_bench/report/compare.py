@@ -19,6 +19,8 @@ from emi_bench.report.studies import STUDIES, Study, is_study_setting, published
 
 Verdict = Literal["agrees", "above", "below", "too few runs", "not run"]
 VERDICTS: tuple[Verdict, ...] = ("agrees", "above", "below", "too few runs", "not run")
+JUDGED: tuple[Verdict, ...] = VERDICTS[:3]
+STUDY_TABLES = ("table3", "table4", "table5")
 ROUNDING = 0.05  #: a value printed with one decimal stands for this much on either side
 
 RULE = (
@@ -158,11 +160,14 @@ def headline(found: Sequence[Comparison]) -> str:
     """The strip over the table."""
     mine = [c for c in found if c.source == reference.PAPER]
     counts = tally(mine)
-    judged = counts["agrees"] + counts["above"] + counts["below"]
+    judged = sum(counts[v] for v in JUDGED)
     rest = f"{counts['too few runs']} cells have too few runs, {counts['not run']} did not run."
     if not judged:
         return f"No cell can be judged against the paper: {rest}"
     certain = sum(c.p_holm < 0.05 for c in mine)
+    results = {(*_ours(c), c.label if c.place in STUDY_TABLES else "") for c in mine if c.verdict in JUDGED}
+    if len(results) < judged:
+        rest += f" A method without a memory stands in every memory column: these cells hold {len(results)} results."
     return (
         f"{counts['agrees']} of {judged} judged cells agree with the paper, {counts['above']} are above, "
         f"{counts['below']} below; chance alone would put about {0.05 * judged:.0f} outside, and {certain} stay "
@@ -174,7 +179,11 @@ def several_sources(found: Iterable[Comparison]) -> list[list[Comparison]]:
     """Cells of ours that more than the paper has a value for, the paper's first. A run without a memory is one cell."""
     cells: dict[tuple[object, ...], dict[str, Comparison]] = {}
     for c in found:
-        if c.n and c.place not in ("table3", "table4", "table5"):
-            memory = c.memory if Row(c.method).uses_memory else 0
-            cells.setdefault((c.method, c.dataset, memory, c.metric), {}).setdefault(c.source, c)
+        if c.n and c.place not in STUDY_TABLES:
+            cells.setdefault(_ours(c), {}).setdefault(c.source, c)
     return [list(by.values()) for by in cells.values() if by.keys() - {reference.PAPER}]
+
+
+def _ours(c: Comparison) -> tuple[object, ...]:
+    """Which runs and which number of theirs is compared, of Table I or II."""
+    return c.method, c.dataset, c.memory if Row(c.method).uses_memory else 0, c.metric

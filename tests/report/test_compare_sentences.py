@@ -102,6 +102,16 @@ def test_too_few_runs_give_no_verdict():
     assert verdict(Estimate(np.nan, np.nan, -1.0, 0)) == "not run"
 
 
+def test_a_result_that_stands_in_several_columns_is_said_to_be_one():
+    columns = [("cifar10", 5, memory) for memory in (200, 500, 1000)]
+    runs = synthetic_runs([*grid_cells(["er"], columns), *grid_cells(["finetune"], columns[:1])], range(3))
+    found = [c for c in Evidence(Grid(runs)).compared if c.place == "table1" and c.n]
+    assert len(found) == 6
+    assert " of 6 judged cells" in headline(found)
+    assert headline(found).endswith("these cells hold 4 results.")
+    assert "in every memory column" not in headline([c for c in found if c.method == "er"])
+
+
 def test_other_sources_stand_beside_the_paper(paper_evidence):
     found = [c for c in paper_evidence.compared if c.method == "ocm" and c.memory == 1000 and c.dataset == "cifar100"
              and c.metric == "average_accuracy"]  # fmt: skip
