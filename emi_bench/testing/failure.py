@@ -8,6 +8,7 @@ import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 
@@ -99,7 +100,7 @@ class SourceFile:
     def _class(self) -> ast.ClassDef:
         return self._classes[self.cls.__name__]
 
-    @property
+    @cached_property
     def _classes(self) -> dict[str, ast.ClassDef]:
         return {n.name: n for n in ast.walk(ast.parse(self.text)) if isinstance(n, ast.ClassDef)}
 

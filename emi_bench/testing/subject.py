@@ -23,7 +23,7 @@ from emi_bench.run.result import RunResult
 from emi_bench.run.spec import RunSpec
 from emi_bench.testing import data as names
 from emi_bench.testing.failure import CheckFailed, NotRun, SourceFile
-from emi_bench.testing.reachable import images_within, same
+from emi_bench.testing.reachable import CLOSED, PLAIN, images_within, same
 
 T = TypeVar("T")
 SMALL = {"width": 4, "batch": names.BATCH, "replay_batch": 8, "class_order": "natural"}
@@ -191,7 +191,8 @@ def _look_for_samples(walk: Walk, source: SourceFile, method: Method, known: dic
     pixels = x[0].numel()
     found = images_within(method, "self", known, pixels)
     for path, value in _shared(type(method)):
-        found = images_within(value, path, known, pixels) | found
+        if not isinstance(value, (*PLAIN, *CLOSED)):
+            found = images_within(value, path, known, pixels) | found
     now = images_within([x], "x", known, pixels)
     kept = {i: path for i, path in found.items() if i not in now}
     outside = {i: path for i, path in kept.items() if not path.startswith("self.memory.")}
