@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,20 +47,16 @@ class Walk:
 
 @dataclass
 class Finished:
-    """A whole run: its result, its checkpoints as a file holds them."""
+    """A whole run: its result, the method's state at its end; its checkpoints as a file holds them, where kept."""
 
     result: RunResult
+    learned: dict[str, Any]
     files: list[bytes]
 
     @property
     def earlier(self) -> Iterator[Checkpoint]:
         """The checkpoints before the last, one after another."""
         return map(Checkpoint.decode, self.files[:-1])
-
-    @cached_property
-    def learned(self) -> dict[str, Any]:
-        """The method's state in the last checkpoint."""
-        return Checkpoint.decode(self.files[-1]).method
 
 
 class Subject:
@@ -106,19 +102,31 @@ class Subject:
                     raise NotRun("it fails before") from None
         return [kept for kept in self._kept.values() if isinstance(kept, Walk)]
 
-    def run(self, spec: RunSpec, words: str, noise: int = 0, resume: Checkpoint | None = None) -> Finished:
-        """A run from its beginning or a checkpoint; `noise` seeds the global generators, which must not matter."""
+    def run(
+        self, spec: RunSpec, words: str, noise: int = 0, resume: Checkpoint | None = None, keep: bool = False
+    ) -> Finished:
+        """A run from its beginning or a checkpoint; `noise` seeds the global generators, which must not matter. With
+        `keep` its checkpoints are kept too.
+        """
         files: list[bytes] = []
+        learned: dict[str, Any] = {}
+
+        def note(checkpoint: Checkpoint) -> None:
+            if keep:
+                files.append(checkpoint.encode())
+            learned.clear()
+            learned.update(copy.deepcopy(checkpoint.method))  # whatever later runs do to what they share with this one
+
         random.seed(noise)
         np.random.seed(noise)  # noqa: NPY002
         with torch.random.fork_rng(devices=[]), self.source.blamed(words):
             torch.manual_seed(noise)
-            result = run(spec, load(spec.dataset), resume=resume, on_checkpoint=lambda c: files.append(c.encode()))
-        return Finished(result, files)
+            result = run(spec, load(spec.dataset), resume=resume, on_checkpoint=note)
+        return Finished(result, learned, files)
 
     def finished(self) -> Finished:
         """The undisturbed run that repetitions, other seeds and resumed runs are compared with."""
-        return self.once("finished", lambda: self.run(self.spec(names.LONELY), "a whole run fails"))
+        return self.once("finished", lambda: self.run(self.spec(names.LONELY), "a whole run fails", keep=True))
 
 
 def _walked(subject: Subject, dataset: str) -> Walk:
@@ -211,7 +219,7 @@ def _shared(cls: type[Method]) -> Iterator[tuple[str, Any]]:
         classes += [c for c in inside if c not in classes]
         yield from ((name, value) for name, value in vars(module).items() if not name.startswith("__"))
     for c in classes:
-        yield from ((f"{c.__name__}.{name}", value) for name, value in vars(c).items())
+        yield from ((f"{c.__name__}.{name}", value) for name, value in vars(c).items() if not name.startswith("__"))
 
 
 def _look_at_predictions(walk: Walk, source: SourceFile, method: Method, x: Tensor) -> None:
