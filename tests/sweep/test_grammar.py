@@ -54,6 +54,12 @@ def test_the_least_file_is_a_sweep(tmp_path: Path) -> None:
         ("[er]", "\n  - name: er\n    grid: {lr: []}", "4: methods[0].grid.lr", "is empty"),
         ("[er]", "\n  - name: er\n    grid: {lr: []}", "4: methods[0].grid.lr", "one variant for every combination"),
         ("seeds: 10", "seeds: 1\nreport: {tables: [one]}", "report.tables[0]", "one"),
+        ("500]", "500]\n    methods: [err]", "6: settings[0].methods[0]", "not among this sweep's methods"),
+        ("500]", "500]\n    methods: [err]", "6: settings[0].methods[0]", "Did you mean er?"),
+        ("500]", "500]\n    methods: []", "6: settings[0].methods", "Names among the sweep's methods"),
+        ("500]", "500]\n    methods: [1]", "6: settings[0].methods[0]", "valid string"),
+        ("500]", "500]\n    seeds: []", "6: settings[0].seeds", "in place of the sweep's"),
+        ("500]", "500]\n    seeds: [-3]", "6: settings[0].seeds[0]", "-3"),
     ],
 )
 def test_a_mistake_is_answered_with_file_line_key_and_a_way_out(
@@ -113,6 +119,27 @@ def test_what_a_file_names_is_told_without_methods_and_data(tmp_path: Path) -> N
     assert len(runs) == 12
     assert runs[0] == ("unheard_of", "", {}, "npz:gone.npz", 200, 3, {"batch": 5})
     assert runs[-1] == ("er", "momentum=0.5", {"lr": 1, "momentum": 0.5}, "npz:gone.npz", 500, 4, {"batch": 5})
+
+
+def test_a_setting_may_have_methods_and_seeds_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    second = "500]\n  - dataset: cifar100\n    memory: 500\n    methods: [scr]\n    seeds: 2"
+    file.write_text(
+        LEAST.replace("[er]", "[er, {name: scr, variants: {default: {}, slow: {lr: 0.01}}}]").replace("500]", second)
+    )
+    runs = [(run.dataset, run.method, run.variant, run.memory, run.seed) for run in named_runs(file)]
+    assert runs[-4:] == [("cifar100", "scr", variant, 500, seed) for variant in ("", "slow") for seed in (0, 1)]
+    assert len(runs) == 3 * 2 * 10 + 4
+    assert {(c.spec.dataset, c.spec.method, c.spec.seed) for c in expand(*read_sweep(file))[0]} == {
+        (dataset, method, seed) for dataset, method, _, _, seed in runs
+    }
+
+
+def test_only_runs_that_a_setting_has_are_counted_against_the_limit(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    many = f"[er, {{name: scr, grid: {{lr: {[*range(99)]}, temperature: {[*range(99)]}}}}}]"
+    file.write_text(LEAST.replace("[er]", many).replace("500]", "500]\n    methods: [er]"))
+    assert len(list(named_runs(file))) == 20
 
 
 def test_the_grammar_needs_neither_torch_nor_ray() -> None:

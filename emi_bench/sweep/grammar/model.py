@@ -107,6 +107,16 @@ class MethodEntry(_Strict):
         return {name: self.config | values for name, values in (named or {"": {}}).items()}
 
 
+def _as_seeds(value: Any) -> Any:
+    n = value if isinstance(value, int) else len(value) if isinstance(value, list) else 0
+    if n > MOST_SEEDS:
+        raise ValueError(f"{n} seeds are more than a sweep may have, {MOST_SEEDS}")
+    return list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Seeds = Annotated[list[Annotated[int, Field(ge=0, le=LAST_SEED)]], Field(min_length=1), BeforeValidator(_as_seeds)]
+
+
 class SettingEntry(_Strict):
     """A data set and the memory sizes to run it with."""
 
@@ -117,9 +127,16 @@ class SettingEntry(_Strict):
         BeforeValidator(lambda v: v if isinstance(v, list) else [v]),
     ]
     """One size or a list; methods without a memory run once, whatever stands here."""
+    methods: Annotated[list[str], Field(min_length=1)] | None = None
+    """Names among the sweep's methods, where not all of them run here."""
+    seeds: Seeds | None = None
+    """Seeds of this setting, in place of the sweep's."""
     protocol: dict[str, Any] = Field(default_factory=dict)
     """Protocol of this setting, over the sweep's."""
     resources: Resources = Resources()
+
+    def runs(self, entry: MethodEntry) -> bool:
+        return self.methods is None or entry.name in self.methods
 
 
 class ReportEntry(_Strict):
@@ -135,13 +152,6 @@ def _as_entry(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-def _as_seeds(value: Any) -> Any:
-    n = value if isinstance(value, int) else len(value) if isinstance(value, list) else 0
-    if n > MOST_SEEDS:
-        raise ValueError(f"{n} seeds are more than a sweep may have, {MOST_SEEDS}")
-    return list(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 class Sweep(_Strict):
     """A sweep file."""
 
@@ -152,7 +162,7 @@ class Sweep(_Strict):
     """Names, or mappings with name, config, variants, grid, resources."""
     settings: list[SettingEntry] = Field(min_length=1)
     """Data sets with their memory sizes."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0, le=LAST_SEED)]], BeforeValidator(_as_seeds)] = Field(min_length=1)
+    seeds: Seeds
     """A number n for seeds 0 to n-1, or a list."""
     protocol: dict[str, Any] = Field(default_factory=dict)
     """How the stream is presented, for all methods: see `emi_bench.run.spec.Protocol`."""
@@ -170,15 +180,24 @@ class Sweep(_Strict):
 
     @model_validator(mode="after")
     def _countable(self) -> Sweep:
-        memories = sum(len(s.memory) for s in self.settings)
-        n = sum(m.n_configs for m in self.methods) * memories * len(self.seeds)
+        n = sum(
+            entry.n_configs * len(setting.memory) * len(self._seeds(setting))
+            for setting in self.settings
+            for entry in self.methods
+            if setting.runs(entry)
+        )
         if n > MOST_RUNS:
             raise ValueError(f"{n} runs are more than a sweep may have, {MOST_RUNS}: split it")
         return self
 
+    def _seeds(self, setting: SettingEntry) -> list[int]:
+        return self.seeds if setting.seeds is None else setting.seeds
+
     def parts(self) -> Iterator[RunGroup]:
         """Settings by methods by variants, in the order of the file."""
         for (s, setting), (m, entry) in itertools.product(enumerate(self.settings), enumerate(self.methods)):
+            if not setting.runs(entry):
+                continue
             for variant, constants in entry.configs().items():
                 yield RunGroup(
                     method=entry.name,
@@ -186,7 +205,7 @@ class Sweep(_Strict):
                     constants=constants,
                     dataset=setting.dataset,
                     memories=tuple(dict.fromkeys(setting.memory)),
-                    seeds=tuple(self.seeds),
+                    seeds=tuple(self._seeds(setting)),
                     protocol=self.protocol | setting.protocol,
                     resources=entry.resources.over(setting.resources.over(self.resources.over(RESOURCES))),
                     at=(s, m),

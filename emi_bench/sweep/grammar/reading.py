@@ -20,11 +20,18 @@ def read_grammar(path: str | Path) -> tuple[Sweep, YamlSource]:
     if not isinstance(source.content, dict):
         raise UserError(f"{path} is not a mapping", hint="it needs name, methods, settings, seeds")
     try:
-        return Sweep(**source.content), source
+        sweep = Sweep(**source.content)
     except ValidationError as e:
         raise _explained(e, source) from e
     except TypeError as e:
         raise UserError(f"{path}: {e}", hint="keys are words") from e
+    names = [entry.name for entry in sweep.methods]
+    for s, setting in enumerate(sweep.settings):
+        for i, name in enumerate(setting.methods or ()):
+            if name not in names:
+                where = source.where(["settings", s, "methods", i])
+                raise UserError(f"{where}: '{name}' is not among this sweep's methods", did_you_mean(name, names))
+    return sweep, source
 
 
 def named_runs(path: str | Path) -> Iterator[NamedRun]:
