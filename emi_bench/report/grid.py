@@ -140,8 +140,14 @@ class Grid:
         seeds = self._seeds(row, setting, runs, spare)
         if seeds:
             runs = [r for r in runs if r.seed in seeds]
-        expected = len(seeds) if self._planned.parts and seeds else self.expected(setting)
+        expected = (
+            len(seeds) if self._planned.parts and (seeds or not self._filled(setting)) else self.expected(setting)
+        )
         return TableCell(tuple(sorted(runs, key=lambda r: r.seed)), expected)
+
+    def _filled(self, setting: Setting) -> bool:
+        """Whether every row has a cell in this column, also those that no sweep asks for."""
+        return self.scope.paper_grid and is_paper_setting(setting)
 
     def _seeds(self, row: Row, setting: Setting, runs: list[Run], spare: bool) -> frozenset[int]:
         """The seeds that count in a cell; none where all do."""

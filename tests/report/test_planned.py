@@ -14,6 +14,8 @@ from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures import all_figures
 from emi_bench.report.figures.studies import readings_figure
 from emi_bench.report.grid import Grid
+from emi_bench.report.page.data import PageData
+from emi_bench.report.page.render import results_table
 from emi_bench.report.planned import Scope, read_planned
 from emi_bench.report.runs import Run, to_run
 from emi_bench.run.spec import RunSpec
@@ -84,6 +86,34 @@ def test_every_setting_has_the_count_and_the_methods_of_its_own_sweep(tmp_path):
     mine = grid.cell(Row("emi"), cells["mine", 30])
     assert (mine.n, mine.expected) == (3, 3)
     assert grid.rows([cells["digits", 70]]) == [Row("er")]
+
+
+def test_a_cell_that_no_setting_asks_for_is_not_missing(tmp_path):
+    sweep = written(
+        tmp_path,
+        """methods: [er, scr]
+settings:
+  - {dataset: cifar10, memory: 500}
+  - {dataset: cifar100, memory: 1000, methods: [er], seeds: 2}
+seeds: 3
+""",
+    )
+    runs = synthetic_runs([Cell("er", *place) for place in COLUMNS], range(2))
+    for paper_grid, unasked in ((False, 0), (True, 10)):
+        grid = Grid(runs, Scope(read_planned([sweep]), paper_grid=paper_grid))
+        cells = {(m, d): grid.cell(Row(m), column(grid, memory, d)) for m in ("er", "scr") for d, _, memory in COLUMNS}
+        assert {key: (cell.n, cell.expected) for key, cell in cells.items()} == {
+            ("er", "cifar10"): (2, 3),
+            ("scr", "cifar10"): (0, 3),
+            ("er", "cifar100"): (2, 2),
+            ("scr", "cifar100"): (0, unasked),
+        }
+        states = [c["state"] for row in _page_rows(grid) for c in row["cells"] if row["title"] == "SCR"]
+        assert ("unplanned" in states) is not paper_grid
+
+
+def _page_rows(grid: Grid) -> list[dict[str, Any]]:
+    return results_table(Evidence(grid), PageData(grid), paper=True)["rows"]
 
 
 def test_figures_leave_out_what_has_not_run(tmp_path):

@@ -47,7 +47,7 @@ def _cell(
          "n": "" if v.summary is None or v.summary.partial else v.summary.n}
         for key, v in values.items()
     ]  # fmt: skip
-    nothing = "unplanned" if row.variant else "missing"
+    nothing = "unplanned" if row.variant or not cell.expected else "missing"
     state = nothing if not cell.n else "partial" if cell.n < cell.expected else "done"
     where = address(row, setting, evidence.grid.settings)
     return {"id": where, "index": data.index(row, setting), "n": cell.n, "expected": cell.expected, "state": state,
