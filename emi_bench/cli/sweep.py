@@ -10,6 +10,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from emi_bench.cli.options import DataRoot, Plugin, Results, SweepFile, load_plugins, sweep_file
+from emi_bench.errors import UserError
 from emi_bench.store.defaults import PATIENCE, TTL
 
 Only = Annotated[
@@ -164,10 +165,16 @@ def status(
     ] = None,
     results: Results = "results",
     data_root: DataRoot = None,
+    only: Only = None,
+    seeds: Seeds = None,
     plugin: Plugin = None,
 ) -> None:
     """How far a sweep is, from the store alone: any time, from any machine."""
     if file is None:
+        if only or seeds is not None:
+            raise UserError(
+                "--only and --seeds choose among the cells of a sweep", hint="emi-bench status FILE --only ..."
+            )
         from emi_bench.sweep.status import show_store
 
         show_store(Console(), results)
@@ -175,7 +182,7 @@ def status(
     from emi_bench.sweep.asked import Asked
     from emi_bench.sweep.overview import show_progress
 
-    show_progress(Console(), Asked(file, results, data_root, plugins=load_plugins(plugin)))
+    show_progress(Console(), Asked(file, results, data_root, only or [], seeds, plugins=load_plugins(plugin)))
 
 
 def failures(

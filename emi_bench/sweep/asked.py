@@ -41,9 +41,10 @@ class Asked:
         return typed("sweep", *self.words) if self.words else self.told("sweep")
 
     def told(self, command: str) -> str:
-        """A command on the same sweep in the same places."""
+        """A command on the same sweep in the same places; on the same cells, but for the report, which takes all."""
+        cells = {} if command == "report" else {"only": self.only, "seeds": self.seeds}
         places = {"results": self.results, "data_root": self.data_root}
-        return typed(command, sweep_word(self.file), **places, plugin=self.plugins)
+        return typed(command, sweep_word(self.file), **cells, **places, plugin=self.plugins)
 
     def failures(self) -> str:
         """The command that shows the tracebacks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from emi_bench.cli import app as cli
 from emi_bench.data import load
+from emi_bench.errors import UserError
 from emi_bench.run.execute import execute
 from emi_bench.store import Store
 from emi_bench.store.leases import Claims
@@ -128,6 +130,20 @@ def test_status_tells_what_runs_where_and_how_to_go_on(filled: list[Cell], file:
     Claims(Store(tmp_path / "results").files).release_all("another")
     output = said("status", file, "--results", tmp_path / "results")
     assert f"Go on with: emi-bench sweep {file} --results {tmp_path / 'results'}" in output
+
+
+def test_status_of_a_part_speaks_of_that_part_and_of_how_to_go_on_with_it(
+    filled: list[Cell], file: Path, tmp_path: Path
+) -> None:
+    part = ("--only", "method=er", "--seeds", "1")
+    places = ("--results", tmp_path / "results")
+    assert "small: 0/1 done, 1 running, 0 failed, 0 waiting" in said("status", file, *part, *places)
+    Claims(Store(tmp_path / "results").files).release_all("another")
+    command = shlex.join(map(str, ("emi-bench", "sweep", file, *part, *places)))
+    assert f"Go on with: {command}\n" in said("status", file, *part, *places)
+    answer = CliRunner().invoke(cli.app, [str(w) for w in ("status", *part, *places)])
+    assert isinstance(answer.exception, UserError)
+    assert "FILE" in answer.exception.hint
 
 
 def test_commands_that_only_read_the_store_import_neither_torch_nor_ray(tmp_path: Path) -> None:
