@@ -48,11 +48,11 @@ def _order_html(panel: Panel) -> list[str]:
         for c in panel.correlations
     ]
     pairs = panel.order
-    total = pairs.same + len(pairs.reversed)
     decided = sum(p.beyond is True for p in pairs.reversed)
+    n, total = len(pairs.reversed), pairs.same + len(pairs.reversed)
     said = (
-        f"Of {total} pairs that the paper tells apart, {pairs.same} stand in its order and {len(pairs.reversed)} do "
-        f"not; {decided} of these {'is' if decided == 1 else 'are'} decided by the seeds."
+        f"Of {total} pairs that the paper tells apart, {pairs.same} stand in its order and {n} "
+        f"{'does' if n == 1 else 'do'} not; {decided} of these {'is' if decided == 1 else 'are'} decided by the seeds."
     )
     rows = [
         (Row(p.better).title, Row(p.worse).title, f"{p.printed:+.1f}", _gap(p.gap), _seeds(p.gap.n),

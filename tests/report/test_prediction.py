@@ -197,6 +197,20 @@ def test_the_section_tells_order_pairs_steps_and_what_it_cannot_say(proxy_eviden
     assert {(m, k) for m in ("average_accuracy", "forgetting") for k in ("Spearman", "Kendall")} <= kinds
 
 
+def test_a_column_without_its_methods_says_nothing_to_a_sentence() -> None:
+    cheap = grid_cells(["agem", "er", "mir", "ssd"], [("cifar100", 10, 1000)])
+    runs = synthetic_runs([*grid_cells(settings=[("cifar10", 5, 200)]), *cheap], range(3))
+    grid = Grid(runs.assign(width=8, protocol=[p | {"width": 8} for p in runs["protocol"]]))
+    said = {s.quote: s for s in proxy_says(grid, {}, grid.settings)}
+    claims = {c["id"]: said[c["quote"]] for c in reference.claims()}
+    lacking = ("cannot say", "the proxy has not run all of its methods in its columns")
+    assert (claims["margin-cifar100"].verdict, claims["margin-cifar100"].numbers) == lacking
+    assert claims["margin-tiny"].numbers == "the proxy has none of its columns"
+    assert claims["best-everywhere"].numbers.endswith("direction alone, in 1 of 9 columns")
+    assert "CIFAR-100" not in claims["best-everywhere"].numbers
+    assert claims["mi-forgetting"].verdict != "not enough runs"
+
+
 def test_columns_of_the_paper_and_data_it_does_not_have_are_no_proxy(
     paper_evidence: Evidence, digits_evidence: Evidence
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emi_bench import reference
-from emi_bench.report.axes import Setting
+from emi_bench.report.axes import Row, Setting
 from emi_bench.report.grid import Grid
 from emi_bench.report.sentences import CHECKS, OURS
 from emi_bench.report.sentences.answers import Ours
@@ -38,6 +38,16 @@ def _studies(claim: Mapping[str, Any]) -> set[str]:
     points = [p for cell in claim.get("cells", []) for p in cell if isinstance(p, dict)]
     points += [claim["both"]] if "both" in claim else []
     return {str(next(iter(p))) for p in points}
+
+
+def _methods(claim: Mapping[str, Any]) -> set[str]:
+    """Those that a sentence names.
+
+    >>> sorted(_methods({"method": "emi", "over": "ocm"})), _methods({"method": "emi", "over": "second"})
+    (['emi', 'ocm'], {'emi'})
+    """
+    listed = [m for key in ("members", "methods", "above") for m in claim.get(key, [])]
+    return {*listed, *(str(claim[key]) for key in ("method", "over") if key in claim)} - {"second"}
 
 
 def reach(
@@ -76,18 +86,21 @@ class Said:
 
 
 def proxy_says(grid: Grid, studies: Mapping[str, Sequence[Study]], columns: Sequence[Setting]) -> list[Said]:
-    """Every sentence of the paper, by runs in the columns of a proxy."""
+    """Every sentence of the paper, by runs in the columns of a proxy: in those that have all methods it names."""
     ours = Ours(grid, studies, columns)
-    named = [(s.dataset, s.memory) for s in columns]
+    every = [(s.dataset, s.memory) for s in columns]
     has = {
         kind: (s.setting.dataset, s.setting.memory) for kind, some in studies.items() for s in some
         if s.setting in columns
     }  # fmt: skip
     out = []
     for claim in reference.claims():
+        named = [(s.dataset, s.memory) for s in columns if all(grid.cell(Row(m), s).n for m in _methods(claim))]
         far = reach(claim, named, has)
         if not far.speaks:
-            out.append(Said(claim["quote"], "cannot say", far.why))
+            lacks = reach(claim, every, has).speaks
+            why = "the proxy has not run all of its methods in its columns" if lacks else far.why
+            out.append(Said(claim["quote"], "cannot say", why))
             continue
         if claim["check"] not in _STUDY and "cells" in claim:
             claim = claim | {"cells": [c for c in claim["cells"] if tuple(c[:2]) in named]}
