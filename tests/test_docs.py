@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from emi_bench import load_runs, reference
 from emi_bench.facts import built_in_facts
 from emi_bench.methods import MethodConfig, get_method
 
@@ -48,3 +49,31 @@ def test_every_folder_of_the_package_is_on_the_architecture_page() -> None:
     named = (ROOT / "docs" / "architecture.md").read_text()
     folders = [f.name for f in (ROOT / "emi_bench").iterdir() if (f / "__init__.py").exists()]
     assert [f for f in folders if f"`emi_bench/{f}/`" not in named] == []
+
+
+def proxy_rows() -> list[str]:
+    """The committed proxy beside the paper's columns at M = 1,000, as the README prints it."""
+    runs = load_runs(ROOT / "results" / "proxy")
+    runs = runs[runs["variant"] == ""]
+    lines = []
+    for method in (m for m, facts in built_in_facts().items() if facts.place is not None):
+        cells = [built_in_facts()[method].title]
+        for dataset, metric in (
+            ("cifar10", "average_accuracy"),
+            ("cifar10", "forgetting"),
+            ("cifar100", "average_accuracy"),
+        ):
+            ours = 100 * runs[(runs["dataset"] == dataset) & (runs["method"] == method)][metric].dropna()
+            paper = reference.values(metric, reference.PAPER).query(
+                "method == @method and dataset == @dataset and memory == 1000"
+            )["mean"]
+            known = len(ours) and not (metric == "forgetting" and paper.empty)
+            cells += [f"{ours.mean():.1f} ± {ours.std():.1f}" if known else ""]
+            cells += [f"{value:.1f}" for value in paper] or [""]
+        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |"))
+    return lines
+
+
+def test_the_readmes_table_of_the_proxy_is_what_the_store_holds() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert [line for line in proxy_rows() if line not in text] == []
