@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.proxy_check import Check, again, chosen, main
+from benchmarks.proxy_check import Check, again, chosen, distance, main
 from emi_bench.data import data_root, load
 from emi_bench.data.catalogue import get_source
 from emi_bench.run.loop import run
@@ -53,13 +53,23 @@ def test_another_number_is_told_and_ends_with_an_error(
 
 
 def test_another_torch_is_judged_by_the_spread_over_seeds() -> None:
-    def verdict(same: bool, moved: float) -> str:
-        return Check("er", same_setup=same, identical=False, moved=moved, spread=0.04).verdict
+    def verdict(same: bool, moved: float, far: float = 1.4) -> str:
+        return Check("er", same_setup=same, identical=False, moved=moved, spread=0.04, far=far).verdict
 
     assert verdict(False, 0.03) == "within the spread"
     assert verdict(False, -0.05) == "differs"
     assert verdict(True, 0.001) == "differs"
-    assert Check("er", same_setup=False, identical=False, moved=0.0, spread=float("nan")).verdict == "differs"
+    assert verdict(False, 0.0, far=2.1) == "differs"  # as accurate on the whole, but of another shape
+    assert verdict(False, float("nan")) == verdict(False, 0.0, far=float("nan")) == "differs"
+
+
+def test_a_matrix_of_another_shape_is_far_though_its_accuracy_is_the_same() -> None:
+    rng = np.random.default_rng(0)
+    seeds = np.tril(0.5 + 0.05 * rng.standard_normal((5, 5, 5)))
+    again, turned = seeds[1].copy(), seeds[0].copy()
+    turned[-1] = turned[-1, ::-1] + np.linspace(-0.4, 0.4, 5)  # forgets the last tasks instead of the first
+    assert distance(again, seeds[0], seeds) < 2 < distance(turned, seeds[0], seeds)
+    assert abs((turned - seeds[0])[-1].mean()) < 1e-9
 
 
 def test_the_same_machine_must_give_the_same_bits_and_another_one_the_same_spread(store: Path) -> None:

@@ -54,6 +54,7 @@ class Comparison:
     verdict_ci95: Verdict  #: with the published ± read as the half-width of a 95 % interval
     p: float
     note: str = ""
+    after_each: str = ""  #: our mean accuracy over the tasks seen, after each task
     p_holm: float = NAN
 
     @property
@@ -109,6 +110,7 @@ def _one(cell: TableCell, metric: Metric, label: str, row: dict[Any, Any]) -> Co
         row["source"], row["place"], metric.name, label, row["method"], row["dataset"], int(row["memory"]), *told[:2],
         estimate(values).mean, by_std.n, by_std, estimate(others).mean, verdict(by_std), verdict(by_ci95),
         by_std.against(0.0, ROUNDING), note if isinstance(note := row.get("note"), str) else "",
+        ", ".join(f"{a:.1f}" for a in cell.curves().mean(axis=0)) if metric is ACCURACY and cell.n else "",
     )  # fmt: skip
 
 

@@ -83,12 +83,13 @@ class Table:
 @dataclass(frozen=True)
 class Section:
     """A part of the page with an address of its own. `html` is safe markup; `files` (name -> text) are written beside
-    the page."""
+    the page. `first`: open, right below the results."""
 
     name: str
     title: str
     html: str
     files: Mapping[str, str] = field(default_factory=dict)
+    first: bool = False
 
 
 def mark_best(blocks: Sequence[Sequence[Line]], higher: bool, across: bool = False) -> tuple[tuple[Line, ...], ...]:

@@ -20,7 +20,7 @@ from scipy import stats
 from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, FORGETTING, Metric, Row, Setting, competitors
 from emi_bench.report.grid import Grid
-from emi_bench.report.statistics import NAN, BySeed, Estimate, combination
+from emi_bench.report.statistics import NAN, BySeed, Estimate, combination, holm
 from emi_bench.report.studies import PARTS
 
 Array = NDArray[np.float64]
@@ -77,6 +77,7 @@ class Order:
     same: int
     tied: int  #: pairs with one printed value: the paper has no order for them
     reversed: tuple[Pair, ...]  #: the largest first
+    certain: int  #: of the reversed ones, those that the seeds still decide when adjusted (Holm) for all pairs
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,13 @@ class Step:
         return next(k for k, b, a in zip(PARTS.keys, self.before, self.after, strict=True) if a and not b)
 
     @property
-    def verdict(self) -> Literal["same direction", "opposite direction", "undecided", "too few seeds"]:
-        """By the interval: a step is decided where it excludes zero."""
-        if not self.gap.enough:
-            return "too few seeds"
-        if self.gap.low <= 0 <= self.gap.high:
-            return "undecided"
-        return "same direction" if np.sign(self.gap.mean) == np.sign(self.printed) else "opposite direction"
+    def direction(self) -> Literal["the paper's", "the other way"]:
+        return "the paper's" if np.sign(self.gap.mean) == np.sign(self.printed) else "the other way"
+
+    @property
+    def decided(self) -> bool | None:
+        """Whether the interval excludes zero; None where there are too few seeds for one."""
+        return not self.gap.low <= 0 <= self.gap.high if self.gap.enough else None
 
 
 @dataclass(frozen=True)
@@ -199,18 +200,18 @@ def _kendall(x: Array, y: Array) -> Array:
 
 def order(ours: Samples, paper: Published, *, higher: bool) -> Order:
     """Every pair of competitors; `higher` says which way is better."""
-    same, tied, wrong, sign = 0, 0, [], 1.0 if higher else -1.0
+    tied, found, sign = 0, list[Pair](), 1.0 if higher else -1.0
     for a, b in itertools.combinations(common(ours, paper), 2):
         if paper[a].mean == paper[b].mean:
             tied += 1
             continue
         better, worse = sorted((a, b), key=lambda m: -sign * paper[m].mean)
         gap = combination([(sign, ours[better]), (-sign, ours[worse])])
-        if gap.mean < 0:
-            wrong.append(Pair(better, worse, abs(paper[a].mean - paper[b].mean), gap))
-        else:
-            same += 1
-    return Order(same, tied, tuple(sorted(wrong, key=lambda p: (p.gap.mean, p.better, p.worse))))
+        found.append(Pair(better, worse, abs(paper[a].mean - paper[b].mean), gap))
+    adjusted = zip(found, holm([p.gap.against() for p in found]), strict=True)
+    wrong = sorted((p for p in found if p.gap.mean < 0), key=lambda p: (p.gap.mean, p.better, p.worse))
+    certain = sum(pair.gap.mean < 0 and p < 0.05 for pair, p in adjusted)
+    return Order(len(found) - len(wrong), tied, tuple(wrong), certain)
 
 
 def steps(ours: Mapping[Flags, BySeed], paper: Mapping[Flags, float]) -> list[Step]:

@@ -11,15 +11,16 @@ from emi_bench.report.model import Record, Section
 from emi_bench.report.plain import csv_text, html_table
 from emi_bench.report.prediction import Panel, Step, steps
 from emi_bench.report.sentences.scope import Said, proxy_says
-from emi_bench.report.statistics import Estimate, signed
+from emi_bench.report.statistics import Estimate
 from emi_bench.report.studies import PARTS, published
 
 INTRO = (
     "These columns are the paper's on less data: fewer pixels, images or channels. Their accuracies are not the "
     "paper's and are not meant to be; what they may predict is an order. Rank correlations are over the methods "
-    "without the two bounds, with 95 % intervals over seeds and methods drawn again; a pair counts as decided where "
-    "the 95 % interval of its difference over shared seeds excludes zero."
+    "without the two bounds, with 95 % intervals over seeds and methods drawn again; a pair or a step counts as "
+    "decided where the 95 % interval of its own difference over shared seeds excludes zero."
 )
+DECIDED = {True: "yes", False: "no", None: "too few seeds"}
 
 
 def proxy_section(evidence: Evidence) -> Section | None:
@@ -38,8 +39,10 @@ def proxy_section(evidence: Evidence) -> Section | None:
             _record(study.setting, ACCURACY.name, "ablation step", PARTS.words(s.before), s.part, s.printed, s.gap)
             for s in found
         ]
-    html += _sentences_html(proxy_says(evidence.grid, evidence.studies, columns))
-    return Section("proxy", "Does the proxy predict the paper?", "\n".join(html), {"prediction.csv": csv_text(records)})
+    said = proxy_says(evidence.grid, evidence.studies, columns)
+    html += _sentences_html(said)
+    files = {"prediction.csv": csv_text(records), "proxy_claims.csv": csv_text([vars(s) for s in said])}
+    return Section("proxy", "Does the proxy predict the paper?", "\n".join(html), files, first=True)
 
 
 def _order_html(panel: Panel) -> list[str]:
@@ -52,13 +55,13 @@ def _order_html(panel: Panel) -> list[str]:
     n, total = len(pairs.reversed), pairs.same + len(pairs.reversed)
     said = (
         f"Of {total} pairs that the paper tells apart, {pairs.same} stand in its order and {n} "
-        f"{'does' if n == 1 else 'do'} not; {decided} of these {'is' if decided == 1 else 'are'} decided by the seeds."
+        f"{'does' if n == 1 else 'do'} not; {decided} of these {'is' if decided == 1 else 'are'} decided by the seeds, "
+        f"{pairs.certain} when adjusted for the number of pairs (Holm)."
     )
     rows = [
-        (Row(p.better).title, Row(p.worse).title, f"{p.printed:+.1f}", _gap(p.gap), _seeds(p.gap.n),
-         {True: "yes", False: "no", None: "too few seeds"}[p.beyond])
+        (Row(p.better).title, Row(p.worse).title, f"{p.printed:+.1f}", _gap(p.gap), _seeds(p.gap.n), DECIDED[p.beyond])
         for p in pairs.reversed
-    ]  # fmt: skip
+    ]
     titles = ("better in the paper", "than", "published", "proxy", "over", "decided")
     head = f"<h3>{escape(panel.setting.title)}: {panel.metric.title.lower()}</h3>"
     return [head, *told, f"<p>{said}</p>", html_table(titles, rows)]
@@ -66,10 +69,16 @@ def _order_html(panel: Panel) -> list[str]:
 
 def _steps_html(setting: Setting, found: Sequence[Step]) -> list[str]:
     rows = [
-        (s.part, PARTS.words(s.before), f"{s.printed:+.1f}", _gap(s.gap), _seeds(s.gap.n), s.verdict) for s in found
-    ]
-    titles = ("switched on", "over", "published", "proxy", "over seeds", "verdict")
-    return [f"<h3>{escape(setting.title)}: steps of the ablation</h3>", html_table(titles, rows)]
+        (s.part, PARTS.words(s.before), f"{s.printed:+.1f}", _gap(s.gap), _seeds(s.gap.n), s.direction,
+         DECIDED[s.decided])
+        for s in found
+    ]  # fmt: skip
+    titles = ("switched on", "over", "published", "proxy", "over seeds", "direction", "decided")
+    same = sum(s.direction == "the paper's" for s in found)
+    told = f"{same} of {len(found)} steps go the paper's way; {sum(s.decided is True for s in found)} are decided."
+    return [
+        f"<h3>{escape(setting.title)}: steps of the ablation</h3>", f"<p>{told}</p>", html_table(titles, rows),
+    ] if found else []  # fmt: skip
 
 
 def _sentences_html(said: Sequence[Said]) -> list[str]:
@@ -105,7 +114,8 @@ def _record(
 
 
 def _gap(gap: Estimate) -> str:
-    return f"{signed(gap.mean)} {gap.interval}".rstrip()
+    """Two decimals: with one, a pair in the wrong order by a little would read +0.0."""
+    return f"{gap.mean:+.2f}" + (f" [{gap.low:+.2f}, {gap.high:+.2f}]" if gap.enough else "")
 
 
 def _seeds(n: int) -> str:

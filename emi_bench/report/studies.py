@@ -46,13 +46,15 @@ STUDIES: dict[str, About] = {a.kind: a for a in (PARTS, ALPHAS, PROTOTYPES)}
 
 @dataclass(frozen=True)
 class Study:
-    """Cells by the values of its keys, everything else equal. `stand_in` names points served by another method."""
+    """Cells by the values of its keys, everything else equal. `stand_in` names points served by another method,
+    `seeds` those that all points were cut to because some have more in another sweep."""
 
     setting: Setting
     about: About
     points: Mapping[Point, TableCell]
     default: Point | None
     stand_in: Mapping[Point, Row]
+    seeds: tuple[int, ...] = ()
 
 
 def _rest(config: Mapping[str, Any], keys: tuple[str, ...]) -> str:
@@ -101,7 +103,21 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
         cells[nothing], stand_in[nothing] = ocm, Row("ocm")
     if len(cells) < 2:
         return None
-    return Study(setting, about, dict(sorted(cells.items())), default[1] if default else None, stand_in)
+    cells, seeds = _alike(dict(sorted(cells.items())))
+    return Study(setting, about, cells, default[1] if default else None, stand_in, seeds)
+
+
+def _alike(cells: dict[Point, TableCell]) -> tuple[dict[Point, TableCell], tuple[int, ...]]:
+    """Points are compared over the seeds of the study: a cell that another sweep gave more than the others is cut."""
+    fewest = min(cell.expected for cell in cells.values())
+    seeds = sorted({r.seed for cell in cells.values() if cell.expected == fewest for r in cell.runs})
+    cut = {
+        point: TableCell(tuple(r for r in cell.runs if r.seed in seeds), fewest)
+        for point, cell in cells.items() if cell.expected > fewest
+    }  # fmt: skip
+    if not cut or not all(cell.n for cell in cut.values()):
+        return cells, ()
+    return cells | cut, tuple(seeds)
 
 
 @cache

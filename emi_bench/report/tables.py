@@ -179,6 +179,8 @@ def _ablation(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
     stub = (Text("DualNet"), *(Text(f"L_{f}", rf"$\mathcal{{L}}_\text{{{f}}}$") for f in PARTS.keys[1:]))
     groups = ((Text(""), (Text("Accuracy"),)),)
     extra = "".join(f" The first row is {row.title} itself." for row in study.stand_in.values())
+    if study.seeds:
+        extra += f" All rows are over the seeds {', '.join(map(str, study.seeds))} of the ablation."
     return replace(table, stub=stub, groups=groups, blocks=mark_best([lines], True)), f"Ablation of EMI on|{extra}"
 
 

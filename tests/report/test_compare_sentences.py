@@ -121,8 +121,10 @@ def test_other_sources_stand_beside_the_paper(paper_evidence):
 
 def test_the_reference_frameworks_own_run_is_an_anchor_beside_the_paper(tmp_path):
     v = reference.values(source="framework_run")
-    assert {(r.method, r.metric): r["mean"] for _, r in v.iterrows()} == {
-        ("finetune", "average_accuracy"): 18.1, ("finetune", "forgetting"): 86.9, ("er", "average_accuracy"): 23.0,
+    assert {(r.dataset, r.method, r.metric): r["mean"] for _, r in v.iterrows()} == {
+        ("cifar10", "finetune", "average_accuracy"): 18.1, ("cifar10", "finetune", "forgetting"): 86.9,
+        ("cifar10", "er", "average_accuracy"): 23.0,
+        ("cifar100", "finetune", "average_accuracy"): 5.4, ("cifar100", "finetune", "forgetting"): 45.0,
     }  # fmt: skip
     runs = synthetic_runs(grid_cells(["finetune", "er"], [("cifar10", 5, 200), ("cifar10", 5, 1000)]), range(6))
     found = several_sources(Evidence(Grid(runs)).compared)
@@ -135,6 +137,9 @@ def test_the_reference_frameworks_own_run_is_an_anchor_beside_the_paper(tmp_path
     assert (verdicts["emi_paper"], verdicts["framework_run"]) == ("agrees", "above")  # these runs are near the paper
     page = build_from(runs, tmp_path, ReportOptions(only=("html",))).open_first.read_text("utf-8")
     assert "the framework, one run, after each task 88.8, 65.8, 44.1, 35.2, 23.0" in page
+    (er,) = (c[0] for c in found if (c[0].method, c[0].memory, c[0].metric) == ("er", 1000, "average_accuracy"))
+    assert float(er.after_each.split(", ")[-1]) == pytest.approx(er.mean, abs=0.05)
+    assert f"after each task {er.after_each}" in page
 
 
 def test_fine_tune_alone_stands_in_the_papers_columns_and_is_judged():

@@ -48,7 +48,9 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
     if ours is not None and rival is not None:
         gap = mean_matrix(grid, ours, setting) - mean_matrix(grid, rival, setting)
         panels.append((f"{ours.title} − {rival.title}", gap, True))
-    limit = _limit([values for _, values, difference in panels if not difference])
+    shown = [values for _, values, difference in panels if not difference]
+    limit = _limit(shown)
+    beyond = any(np.nanmax(values) > limit for values in shown)
     columns = min(5, len(panels))
     lines = -(-len(panels) // columns)
     width, height = WIDE * max(columns, 3) / 5, 1.55 * lines + 0.3
@@ -70,26 +72,28 @@ def _draw(grid: Grid, setting: Setting, rows: list[Row]) -> Drawing:
     for i, (ax, difference) in enumerate(bars):
         bottom = 0.4 / height + (len(bars) - 1 - i) * share
         side = figure.add_axes((1 - 0.62 / width, bottom, 0.09 / width, share * (0.86 if len(bars) > 1 else 1)))
-        bar = figure.colorbar(ax.images[0], cax=side, extend="neither" if difference or limit == 100 else "max")
+        bar = figure.colorbar(ax.images[0], cax=side, extend="max" if beyond and not difference else "neither")
         bar.set_label("Difference" if difference else "Accuracy (%)")
         bar.outline.set_visible(False)
     differs = apart(grid.settings)[setting]
     name = f"{setting.title}{', ' if differs else ''}{differs}"
     caption = (
         "Mean accuracy on each task (column) after each task (row); the last panel is a difference, blue above zero."
-    ) + ("" if limit == 100 else f" Accuracies above {limit:.0f} have the last colour of the scale.")
+    ) + (f" Accuracies above {limit:.0f} have the last colour of the scale." if beyond else "")
     caption += short_stream_words([setting], {row.method for row in rows})
     title = f"Accuracy matrices: {name}"
     # The paper's many matrices stay out of the page, whose cells show them.
-    shown = not grid.paper_settings
-    return Drawing(f"matrices_{setting.slug}", title, caption, figure, _data(grid, setting, rows), on_page=shown)
+    on_page = not grid.paper_settings
+    return Drawing(f"matrices_{setting.slug}", title, caption, figure, _data(grid, setting, rows), on_page)
 
 
 def _limit(matrices: list[Matrix]) -> float:
-    """Where the scale of accuracies ends. Of many tasks nearly all fields are far below the diagonal's."""
+    """Where the scale of accuracies ends: at 100, but where all are low at the highest. Of many tasks nearly all fields
+    are far below the diagonal's."""
     values = np.concatenate([m[~np.isnan(m)] for m in matrices])
     if len(matrices[0]) <= 20:
-        return 100.0
+        highest = float(np.ceil(values.max() / 10) * 10)
+        return highest if 0 < highest <= 50 else 100.0
     return float(min(100.0, max(10.0, np.ceil(np.percentile(values, 97) / 10) * 10)))
 
 
@@ -108,7 +112,7 @@ def _panel(ax: Axes, title: str, values: Matrix, difference: bool, scale: float)
     if t <= 6:
         for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
             v = float(values[i, j])
-            dark = abs(v) > 0.6 * limit if difference else v < 60
+            dark = abs(v) > 0.6 * limit if difference else v < 0.6 * limit
             text = f"{round(v):+d}" if difference and round(v) else f"{abs(v):.0f}"
             ax.text(j + 1, i + 1, text, ha="center", va="center", fontsize=5.5, color=PAPER if dark else INK)
 

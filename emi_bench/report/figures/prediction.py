@@ -38,7 +38,7 @@ def scatter(panels: Sequence[Panel]) -> Drawing:
                 elinewidth=0.6,
                 **style,
             )
-            points.append((printed.mean, float(values.mean()), row.title))
+            points.append((printed.mean, float(values.mean()), float(np.nan_to_num(std)), row.title))
             records.append(
                 {"dataset": panel.setting.dataset, "memory": panel.setting.memory, "metric": panel.metric.name,
                  "method": method, "published": printed.mean,
@@ -55,26 +55,38 @@ def scatter(panels: Sequence[Panel]) -> Drawing:
         "are of ranks, without the two bounds, with 95 % intervals over seeds and methods drawn again."
     )
     return Drawing(
-        f"prediction_{panels[0].setting.slug}", "Does the proxy predict the paper?", caption, figure, records
+        f"prediction_{panels[0].setting.slug}",
+        "Does the proxy predict the paper?",
+        caption,
+        figure,
+        records,
+        first=True,
     )
 
 
-def _names(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
-    """Beside each point, on the side where a name covers least of the marks and of the names before it."""
+def _names(ax: Axes, points: Sequence[tuple[float, float, float, str]]) -> None:
+    """Beside each point, where a name covers least of the marks and of the names before it; a name that had to go
+    further away is tied to its point by a line."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     letter, line = 0.019 * (right - left), 0.045 * (top - bottom)
+    sides = [(dx, dy) for dy in (0.6, -0.6, 0, 1.2, -1.2) for dx in (1, -1)]
+    sides += [(dx, dy) for dy in (2.4, -2.4, 3.6, -3.6) for dx in (0, 1, -1)]
 
-    def box(x: float, y: float, width: float) -> Array:
-        return np.array([x - width / 2, y - line / 2, x + width / 2, y + line / 2])
+    def box(x: float, y: float, width: float, height: float = line) -> Array:
+        return np.array([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
 
-    taken = [box(x, y, 2 * letter) for x, y, _ in points]
-    for x, y, name in sorted(points):
+    taken = [b for x, y, std, _ in points for b in (box(x, y, 2 * letter), box(x, y, letter / 2, 2 * std))]
+    for x, y, _, name in sorted(points):
         width = letter * len(name)
         away = width / 2 + 1.2 * letter
-        boxes = [box(x + dx * away, y + dy * line, width) for dy in (0.6, -0.6, 0, 1.2, -1.2) for dx in (1, -1)]
-        free = boxes[int(np.argmin([sum(_overlap(b, other) for other in taken) for b in boxes]))]
+        boxes = [box(x + dx * away, y + dy * line, width) for dx, dy in sides]
+        chosen = int(np.argmin([sum(_overlap(b, other) for other in taken) for b in boxes]))
+        free, (_, dy) = boxes[chosen], sides[chosen]
         taken.append(free)
-        ax.text((free[0] + free[2]) / 2, (free[1] + free[3]) / 2, name, fontsize=6.5, ha="center", va="center")
+        at = ((free[0] + free[2]) / 2, (free[1] + free[3]) / 2)
+        ax.text(*at, name, fontsize=6.5, ha="center", va="center")
+        if abs(dy) > 2:
+            ax.plot([x, at[0]], [y, at[1] - np.sign(dy) * line / 2], color="#888888", linewidth=0.5, zorder=1)
 
 
 def _overlap(a: Array, b: Array) -> float:

@@ -19,6 +19,7 @@ _SILENT = {
     "value": "it is about an accuracy at full size",
     "growth": "it is about accuracies at full size",
     "fact": "it is not about results",
+    "distinct": "it is about how rows of the paper's tables were made",
 }
 _STUDY = {"gain", "synergy", "best_point", "lowest_point", "decline"}
 
