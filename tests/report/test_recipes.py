@@ -101,3 +101,15 @@ def test_the_tour_runs(folder):
 def test_every_column_is_in_the_docs():
     for column in [*COLUMNS, *METRIC_COLUMNS, "matrix", "config", "command"]:
         assert f"`{column}`" in DOCS, column
+
+
+def test_the_proxys_comparison_of_before_and_after_pairs_by_seed(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "proxy.md").read_text("utf-8"), re.S)
+    cells = [Cell("er", "cifar10", 5, 1000), Cell("scr", "cifar10", 5, 1000)]
+    before = synthetic_runs(cells, range(5))
+    after = before[(before["method"] == "scr") & (before["seed"] < 3)]
+    better = [m + 0.02 * (seed + 1) * np.tri(5) for m, seed in zip(after["matrix"], after["seed"], strict=True)]
+    write_store(before, tmp_path / "results" / "_before")
+    write_store(after.assign(matrix=better), tmp_path / "results" / "_after")
+    lines = printed(code, tmp_path).strip().splitlines()
+    assert lines[-1].split() == ["scr", "cifar10", "3", "4.0", "2.0"]
