@@ -82,17 +82,24 @@ def _steps_html(setting: Setting, found: Sequence[Step]) -> list[str]:
 
 
 def _sentences_html(said: Sequence[Said]) -> list[str]:
-    silent = sum(s.verdict == "cannot say" for s in said)
+    silent = [s for s in said if s.verdict == "cannot say"]
     head = (
-        f"Of the paper's {len(said)} sentences a proxy with these columns can speak to {len(said) - silent}, and to "
-        "their direction alone; whatever size is printed is not judged."
+        f"Of the paper's {len(said)} sentences a proxy with these columns can speak to {len(said) - len(silent)}, and "
+        "to their direction alone; whatever size is printed is not judged."
     )
-    lines = [
+    return [
+        "<h3>The paper's sentences</h3>", f"<p>{head}</p>", _list([s for s in said if s not in silent]),
+        f"<details><summary>The {len(silent)} it cannot speak to, and why</summary>", _list(silent), "</details>",
+    ]  # fmt: skip
+
+
+def _list(said: Sequence[Said]) -> str:
+    lines = (
         f'<li><blockquote>{escape(s.quote)}</blockquote><p><span class="verdict {s.verdict.replace(" ", "-")}">'
         f"{s.verdict}</span> <small>{escape(s.numbers)}</small></p></li>"
-        for s in sorted(said, key=lambda s: s.verdict == "cannot say")
-    ]
-    return ["<h3>The paper's sentences</h3>", f"<p>{head}</p>", '<ul class="claims">', *lines, "</ul>"]
+        for s in said
+    )
+    return "\n".join(['<ul class="claims">', *lines, "</ul>"])
 
 
 def _order_records(panel: Panel) -> Iterable[Record]:
