@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from emi_bench import __version__
 from emi_bench.cli import check as check_command
 from emi_bench.cli import guardian
 from emi_bench.cli import new as new_commands
@@ -38,7 +38,7 @@ Download = Annotated[bool, typer.Option("--download", help="Fetch the data set i
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"emi-bench {__version__}")
+        typer.echo(f"emi-bench {version('emi-bench')}")
         raise typer.Exit
 
 
@@ -185,16 +185,8 @@ report_commands.register(app)
 def main() -> None:
     """Entry point: errors meant for the user are printed without a traceback, and a sweep on Ray is watched over."""
     warnings.formatwarning = lambda message, *args, **kwargs: f"warning: {message}\n"
-    words = sys.argv[1:]
-    if guardian.needed(words):
-        guardian.guarded(_command, words)
-    else:
-        _command()
-
-
-def _command() -> None:
     try:
-        app()
+        app(obj=guardian.guarded)
     except UserError as e:
         print(f"emi-bench: {e.message}", file=sys.stderr)
         if e.hint:
