@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from emi_bench.cli import check as check_command
 from emi_bench.cli import guardian
-from emi_bench.cli import new as new_commands
 from emi_bench.cli import report as report_commands
-from emi_bench.cli import store as store_commands
 from emi_bench.cli import sweep as sweep_commands
-from emi_bench.cli import sweeps as sweeps_command
+from emi_bench.cli.check import check
 from emi_bench.cli.data import data_app
+from emi_bench.cli.new import new_app
 from emi_bench.cli.options import DataRoot, Plugin, Results, complete_datasets, complete_methods, load_plugins
+from emi_bench.cli.store import clean, release
+from emi_bench.cli.sweeps import sweeps
 from emi_bench.errors import UserError
 
 app = typer.Typer(
@@ -174,11 +174,11 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
     console.print(table)
 
 
-new_commands.register(app)
-check_command.register(app)
+app.add_typer(new_app, name="new")
+app.command()(check)
 sweep_commands.register(app)
-sweeps_command.register(app)
-store_commands.register(app)
+for command in (sweeps, clean, release):
+    app.command()(command)
 report_commands.register(app)
 
 

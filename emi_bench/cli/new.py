@@ -17,11 +17,6 @@ from emi_bench.errors import UserError
 new_app = typer.Typer(no_args_is_help=True, help="Write a method or a sweep of your own to start from.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(new_app, name="new")
-
-
 @new_app.command()
 def method(name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case: my_method, say.")]) -> None:
     """A whole method in NAME.py (ER, to be changed), with its constants, and its test."""
