@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from emi_bench.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -26,3 +30,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that a registry does not hold."""
     return UserError(f"unknown {kind} '{name}'", hint=did_you_mean(name, known))
+
+
+def described(model: type[BaseModel], key: str) -> str:
+    """What a key of a model means, in its own words; empty where it has none."""
+    field = model.model_fields.get(key.partition(".")[0])
+    return f"{key}: {field.description}" if field is not None and field.description else ""

@@ -32,6 +32,8 @@ LAYERS = [
 ]
 #: Who may know of a package.
 ONLY = {"ray": "sweep.executors.ray", "matplotlib": "report", "typer": "cli"}
+#: Edges that close a circle and wait to be broken; for a type checker alone. To be emptied, never to grow.
+KNOWN = {("report.tables", "report.evidence")}
 
 
 def modules() -> dict[str, Path]:
@@ -48,27 +50,20 @@ MODULES = modules()
 
 @cache
 def imports(file: Path) -> set[str]:
-    """Full names of everything a file imports, also inside functions; not what only a type checker sees."""
-    tree = ast.parse(file.read_text())
-    unseen = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
+    """Full names of everything a file imports, also inside functions, for a type checker, or by `import_module`."""
     found = set()
-    for node in ast.walk(tree):
-        if id(node) in unseen:
-            continue
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found |= {a.value for a in node.args[:1] if isinstance(a, ast.Constant)}
     return found
 
 
 def own(file: Path) -> set[str]:
-    """The modules of this package that a file imports; the root for its version and readers."""
+    """The modules of this package that a file imports; the root for what is defined in it."""
     found = set()
     for name in imports(file):
         parts = name.split(".")
@@ -89,7 +84,7 @@ def test_every_import_points_down() -> None:
     wrong = []
     for module, file in MODULES.items():
         row, entry = place(module)
-        for other in own(file) - {"__init__"}:
+        for other in own(file) - {module}:
             below, whose = place(other)
             if not (below < row or whose == entry):
                 wrong.append(f"{module} imports {other}, which is not below it")
@@ -101,7 +96,7 @@ def test_every_import_points_down() -> None:
 
 
 def test_nothing_imports_itself_in_a_circle() -> None:
-    graph = {m: {o for o in own(f) if o != m and o != "__init__"} for m, f in MODULES.items()}
+    graph = {m: {o for o in own(f) if o != m and (m, o) not in KNOWN} for m, f in MODULES.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as e:

@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parent / "golden" / "run_ids.json"
 IDS: dict[str, str] = json.loads(GOLDEN.read_text())
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", built_in_facts())
 def test_ids_of_the_first_version_stay(name: str) -> None:
     spec = resolve(name, "cifar10", memory=1000, seed=0)
     assert spec.run_id == IDS[name]
@@ -34,7 +34,7 @@ def test_the_source_says_what_the_class_says(name: str) -> None:
 
 def test_the_papers_rows_are_fifteen_in_its_order() -> None:
     places = {name: f.place for name, f in built_in_facts().items() if f.place is not None}
-    assert list(places) == list(IDS)
+    assert list(places) == list(IDS)[:15]
     assert list(places.values()) == list(range(15))
 
 

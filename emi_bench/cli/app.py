@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -12,16 +13,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from emi_bench import __version__
-from emi_bench.cli import check as check_command
 from emi_bench.cli import guardian
-from emi_bench.cli import new as new_commands
 from emi_bench.cli import report as report_commands
-from emi_bench.cli import store as store_commands
 from emi_bench.cli import sweep as sweep_commands
-from emi_bench.cli import sweeps as sweeps_command
+from emi_bench.cli.check import check
 from emi_bench.cli.data import data_app
-from emi_bench.cli.options import DataRoot, Plugin, Results, complete_datasets, complete_methods, load_plugins
+from emi_bench.cli.new import new_app
+from emi_bench.cli.options import DataRoot, Plugin, Results, complete_methods, load_plugins
+from emi_bench.cli.run import run
+from emi_bench.cli.store import clean, release
+from emi_bench.cli.sweeps import sweeps
 from emi_bench.errors import UserError
 
 app = typer.Typer(
@@ -33,12 +34,10 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 console = Console()
 
-Download = Annotated[bool, typer.Option("--download", help="Fetch the data set if it is missing.")]
-
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"emi-bench {__version__}")
+        typer.echo(f"emi-bench {version('emi-bench')}")
         raise typer.Exit
 
 
@@ -51,57 +50,7 @@ def _root(
     """Reproduce, extend and trust the results of online class-incremental learning."""
 
 
-@app.command()
-def run(
-    method: Annotated[str, typer.Option(help="See `emi-bench methods`.", autocompletion=complete_methods)],
-    dataset: Annotated[
-        str,
-        typer.Option(help="See `emi-bench datasets`; or npz:PATH, folder:PATH.", autocompletion=complete_datasets),
-    ],
-    memory: Annotated[int, typer.Option(help="Images the memory may hold.")] = 0,
-    seed: Annotated[int, typer.Option(help="Class order, stream, weights and choices derive from it.")] = 0,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A constant of the method or `protocol.KEY`.")
-    ] = None,
-    results: Results = "results",
-    data_root: DataRoot = None,
-    download: Download = False,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or cuda:N. Default: the GPU, where there is one.")
-    ] = None,
-    threads: Annotated[
-        int, typer.Option(min=1, help="CPU threads; results are bit-identical for the same number.")
-    ] = 1,
-    features: Annotated[bool, typer.Option("--features", help="Also export features after the last task.")] = False,
-    plugin: Plugin = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the path of the result and nothing else.")
-    ] = False,
-) -> None:
-    """Run one method on one data set and store its accuracy matrix.
-
-    Interrupted? The same command goes on from the last finished task. Finished? It says so and does nothing.
-
-    [bold]Example[/bold]  emi-bench run --method er --dataset cifar10 --memory 1000 --seed 0
-    """
-    from emi_bench.cli.single import run_single
-
-    load_plugins(plugin)
-    run_single(
-        console,
-        method=method,
-        dataset=dataset,
-        memory=memory,
-        seed=seed,
-        settings=set_ or [],
-        results=results,
-        data_root=data_root,
-        download=download,
-        device=device,
-        threads=threads,
-        features=features,
-        quiet=quiet,
-    )
+app.command()(run)
 
 
 @app.command()
@@ -174,27 +123,19 @@ def show(rows: list[dict[str, Any]], columns: list[str], title: str) -> None:
     console.print(table)
 
 
-new_commands.register(app)
-check_command.register(app)
+app.add_typer(new_app, name="new")
+app.command()(check)
 sweep_commands.register(app)
-sweeps_command.register(app)
-store_commands.register(app)
+for command in (sweeps, clean, release):
+    app.command()(command)
 report_commands.register(app)
 
 
 def main() -> None:
     """Entry point: errors meant for the user are printed without a traceback, and a sweep on Ray is watched over."""
     warnings.formatwarning = lambda message, *args, **kwargs: f"warning: {message}\n"
-    words = sys.argv[1:]
-    if guardian.needed(words):
-        guardian.guarded(_command, words)
-    else:
-        _command()
-
-
-def _command() -> None:
     try:
-        app()
+        app(obj=guardian.guarded)
     except UserError as e:
         print(f"emi-bench: {e.message}", file=sys.stderr)
         if e.hint:

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from emi_bench.testing import CheckResult
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(check)
-
-
 def check(
     target: Annotated[str, typer.Argument(metavar="FILE", help="A Python file with your method, or a method's name.")],
     as_json: Annotated[bool, typer.Option("--json", help="One object a method, with every check.")] = False,

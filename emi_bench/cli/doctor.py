@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from emi_bench import __version__
 from emi_bench.data import data_root, describe
 from emi_bench.errors import UserError
 from emi_bench.store.files import Files
@@ -21,7 +20,7 @@ def examine(results: str, root: Path | None) -> tuple[list[tuple[str, str]], boo
     """Findings as (name, text), and whether all that a run needs is there."""
     place = data_root(root)
     findings = [
-        ("emi-bench", __version__),
+        ("emi-bench", version("emi-bench")),
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         ("torch", f"{torch.__version__}, {torch.get_num_threads()} threads"),
         ("device", _device()),

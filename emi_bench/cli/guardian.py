@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -15,28 +14,12 @@ from types import FrameType
 TIMES = 2  # a Ray of our own is started: once, and once more
 
 
-def needed(words: list[str]) -> bool:
-    """Whether this is a command that runs Ray. A sweep in its own process needs none, and may want the terminal."""
-    plain = {"--help", "--dry-run"} & set(words) or _option(words, "--executor") == "inline"
-    return words[:1] == ["sweep"] and not plain and sys.platform == "linux"
-
-
-def _option(words: list[str], name: str) -> str:
-    """What is given for an option, as `--name VALUE` or `--name=VALUE`.
-
-    >>> _option(["sweep", "--executor", "inline"], "--executor"), _option(["--executor=ray"], "--executor")
-    ('inline', 'ray')
-    """
-    for word, after in zip(words, [*words, ""][1:], strict=True):
-        if word.partition("=")[0] == name:
-            return word.partition("=")[2] or after
-    return ""
-
-
-def guarded(work: Callable[[], None], words: list[str]) -> None:
-    """Do the work in a process that may die; returns, or exits, as the work does."""
-    again = shlex.join(["emi-bench", *words])
-    local = not (_option(words, "--address") or os.environ.get("RAY_ADDRESS"))
+def guarded(work: Callable[[], object], again: str, *, local: bool) -> None:
+    """Do the work in a process that may die; returns, or exits, as the work does. `again` is the command that goes on,
+    `local` whether the Ray is its own."""
+    if sys.platform != "linux":
+        work()
+        return
     for time in range(TIMES):
         ended, told = os.pipe()
         child = os.fork()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import re
 from importlib.resources import files
@@ -14,12 +15,6 @@ import typer
 from emi_bench.errors import UserError
 
 new_app = typer.Typer(no_args_is_help=True, help="Write a method or a sweep of your own to start from.")
-NAMED = re.compile(r"^    name(?:: [\w\[\]]+)? = [\"']([a-z][a-z0-9_]*)[\"']", re.MULTILINE)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(new_app, name="new")
 
 
 @new_app.command()
@@ -64,7 +59,12 @@ def write(targets: dict[Path, str], words: dict[str, str]) -> None:
 
 
 def _the_method_here() -> str:
-    here = [f.stem for f in sorted(Path().glob("*.py")) if f.stem in NAMED.findall(f.read_text("utf-8", "replace"))]
+    from emi_bench.facts import methods_in
+
+    here = []
+    for file in sorted(Path().glob("*.py")):
+        with contextlib.suppress(SyntaxError, ValueError):  # no Python: no method of ours
+            here += [file.stem] if file.stem in methods_in(file.read_text("utf-8", "replace")) else []
     if len(here) != 1:
         told = f"there are {', '.join(here)}" if here else "this folder has no file with a method named like it"
         raise UserError(f"which method? {told}", hint="name it: `emi-bench new sweep METHOD`")

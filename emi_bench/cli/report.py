@@ -163,11 +163,11 @@ def _table_command(number: int) -> Callable[..., None]:
 
 def table_text(number: int, format_: str, results: str, options: object) -> str:
     """One table in one format; for a grid that is not the paper's, the tables that stand in for it."""
-    from emi_bench import load_runs
     from emi_bench.report.build import ReportOptions, check_choice, evidence_of
     from emi_bench.report.latex import latex_table
     from emi_bench.report.model import NUMBERED
     from emi_bench.report.plain import csv_table, fitted_table, markdown_table
+    from emi_bench.store import load_runs
 
     assert isinstance(options, ReportOptions)
     check_choice("format", format_, FORMATS)

@@ -1,4 +1,4 @@
-"""One run at the terminal: parsing of `--set`, a progress bar, and what to say when it ends."""
+"""What a run at the terminal needs: parsing of `--set`, a claim, a progress bar, what to say when it ends."""
 
 from __future__ import annotations
 
@@ -16,19 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from emi_bench import metrics
-from emi_bench.data import load
 from emi_bench.errors import UserError, line_in
 from emi_bench.methods import get_method
-from emi_bench.run.execute import Executed, choose_device, execute
+from emi_bench.run.execute import Executed
 from emi_bench.run.loop import Progress as Where
-from emi_bench.run.measure import NonFiniteLoss
-from emi_bench.run.resolve import resolve
 from emi_bench.run.result import RunResult
 from emi_bench.run.spec import Protocol, RunSpec
 from emi_bench.store import Store
-from emi_bench.store.checkpoints import finished_phases
-from emi_bench.store.leases import ClaimLost, Lease
-from emi_bench.terminal import say
+from emi_bench.store.leases import Lease
 
 
 def parse_settings(method: str, settings: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -59,64 +54,7 @@ def parse_settings(method: str, settings: list[str]) -> tuple[dict[str, Any], di
     return config, protocol
 
 
-def run_single(
-    console: Console,
-    *,
-    method: str,
-    dataset: str,
-    memory: int,
-    seed: int,
-    settings: list[str],
-    results: str,
-    data_root: Path | None,
-    download: bool,
-    device: str | None,
-    threads: int,
-    features: bool,
-    quiet: bool,
-) -> None:
-    """`emi-bench run`."""
-    config, protocol = parse_settings(method, settings)
-    spec = resolve(
-        method, dataset, memory=memory, seed=seed, config=config, protocol=protocol, features=features, root=data_root
-    )
-    where = choose_device(device)
-    store = Store(results)
-    if not quiet:
-        console.print(f"{spec.label} on {where}, run {spec.run_id[:12]}", highlight=False)
-    bar = Bar(console, quiet)
-    try:
-        with bar.shown(), held(store, spec) as step:
-            done = execute(
-                spec,
-                store,
-                lambda: load(dataset, data_root, download=download, reduction=spec.protocol.reduction),
-                device=where,
-                threads=threads,
-                on_progress=bar.update,
-                on_start=bar.start,
-                on_step=step,
-            )
-    except NonFiniteLoss as e:
-        hint = "No result was written. A lower learning rate often helps: --set lr=0.01, for example."
-        raise UserError(f"{spec.label} failed: {e}", hint=hint) from e
-    except ClaimLost as e:
-        hint = "It was silent too long; finished tasks are kept, and the other goes on from there."
-        raise UserError(str(e), hint=hint) from e
-    except UserError:
-        raise
-    except Exception as e:
-        raise _blamed(spec, e) from e
-    except KeyboardInterrupt:
-        last = finished_phases(store, spec.run_id)  # the bar may not have heard of it yet
-        kept = f"tasks 1-{last} are kept" if last else "no task was finished, so nothing is kept"
-        again = spec.command(results=results, data_root=data_root, device=device, threads=threads)
-        say(console, f"\ninterrupted: {kept}. The same command goes on from there:\n  {again}")
-        raise typer.Exit(130) from None
-    tell(console, spec, done, quiet)
-
-
-def _blamed(spec: RunSpec, error: Exception) -> Exception:
+def blamed(spec: RunSpec, error: Exception) -> Exception:
     """An error of a user's own method, with its line; of any other method the error as it is."""
     if not spec.plugin:
         return error

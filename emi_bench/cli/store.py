@@ -15,12 +15,6 @@ from emi_bench.terminal import say
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(clean)
-    app.command()(release)
-
-
 def clean(
     results: Results = "results",
     damaged: Annotated[

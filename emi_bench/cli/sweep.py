@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,11 +55,20 @@ Kill it when you like: the same command goes on where it stopped, and nothing is
 
 
 class AsTyped(TyperCommand):
-    """A command that remembers its words: to go on is to type them again."""
+    """A command that remembers its words: to go on is to type them again. Where it runs Ray it is watched over, if its
+    context has somebody for that (`guardian.guarded`); a sweep in its own process may want the terminal."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[WORDS] = tuple(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        from emi_bench.sweep.asked import cluster_of, typed
+
+        if ctx.obj is None or ctx.params["dry_run"] or ctx.params["executor"] == "inline":
+            return super().invoke(ctx)
+        again = typed("sweep", *ctx.meta[WORDS])
+        return ctx.obj(partial(super().invoke, ctx), again, local=cluster_of(ctx.params["address"]) is None)
 
 
 def register(app: typer.Typer) -> None:

@@ -16,11 +16,6 @@ from emi_bench.registry import unknown
 DAY = 86400.0  #: seconds; what takes a core longer is told as the time of a card of the paper's speed
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(sweeps)
-
-
 def sweeps(
     copy: Annotated[str | None, typer.Option(metavar="NAME", help="Write this one here, to edit.")] = None,
     results: Results = "results",

@@ -1,13 +1,24 @@
-"""Zips are read in place, never unpacked; one whose names point outside of it is refused all the same."""
+"""Published archives. Zips are read in place, never unpacked; one whose names point outside of it is refused."""
 
 from __future__ import annotations
 
 import hashlib
 import zipfile
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from emi_bench.errors import UserError
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A published archive."""
+
+    filename: str
+    md5: str
+    url: str
+    megabytes: int
 
 
 def md5_of(path: Path) -> str:

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from emi_bench.data import digits, tinyimagenet
+from emi_bench.data.archives import Remote
 from emi_bench.data.cifar import CIFAR10, CIFAR100
 from emi_bench.data.dataset import DataSet
 from emi_bench.data.info import DIGITS, TINYIMAGENET, DataInfo
@@ -26,13 +27,14 @@ class Source:
     info: DataInfo
     load: Callable[[Path, bool], DataSet]  #: the flag allows decoded images from the cache
     find: Callable[[Path], str | None]  #: where it is, None if it is not there
+    remote: Remote | None = None  #: what can be downloaded
 
 
 BUILT_IN = {
     "digits": Source(DIGITS, digits.load, digits.find),
-    "cifar10": Source(CIFAR10.info, CIFAR10.load, CIFAR10.find),
-    "cifar100": Source(CIFAR100.info, CIFAR100.load, CIFAR100.find),
-    "tinyimagenet": Source(TINYIMAGENET, tinyimagenet.load, tinyimagenet.find),
+    "cifar10": Source(CIFAR10.info, CIFAR10.load, CIFAR10.find, CIFAR10.remote),
+    "cifar100": Source(CIFAR100.info, CIFAR100.load, CIFAR100.find, CIFAR100.remote),
+    "tinyimagenet": Source(TINYIMAGENET, tinyimagenet.load, tinyimagenet.find, tinyimagenet.REMOTE),
 }
 _registered: dict[str, Source] = {}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emi_bench.data.archives import md5_of
+from emi_bench.data.archives import Remote, md5_of
 from emi_bench.data.arrays import Arrays, checked
 from emi_bench.data.cache import Cache
 from emi_bench.data.dataset import DataSet
@@ -25,14 +25,12 @@ class Cifar:
     """One of the two. What can be said without torchvision is: importing it takes two seconds."""
 
     info: DataInfo
-    archive: str
-    archive_md5: str
-    url: str
+    remote: Remote
     folder: str
 
     def places(self, root: Path) -> list[Path]:
         """Where it may lie, in the order of search. The archive comes first so that a new download heals a bad copy."""
-        return [root / self.archive, root / f"{self.info.name}.npz", root / self.folder]
+        return [root / self.remote.filename, root / f"{self.info.name}.npz", root / self.folder]
 
     def find(self, root: Path) -> str | None:
         place = first_there(self.places(root))
@@ -55,10 +53,10 @@ class Cifar:
 
     def _from_archive(self, root: Path, place: Path, cached: bool) -> Arrays:
         found = md5_of(place)
-        if found != self.archive_md5:
+        if found != self.remote.md5:
             raise UserError(
                 f"{place} is not the published archive, or is cut short: md5 {found[:12]}…, "
-                f"expected {self.archive_md5[:12]}… ({place.stat().st_size} bytes found)",
+                f"expected {self.remote.md5[:12]}… ({place.stat().st_size} bytes found)",
                 hint=again(self.info.name, place),
             )
 
@@ -90,16 +88,22 @@ class Cifar:
 
 
 CIFAR10 = Cifar(
-    info=INFO10,
-    archive="cifar-10-python.tar.gz",
-    archive_md5="c58f30108f718f92721af3b95e74349a",
-    url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-    folder="cifar-10-batches-py",
+    INFO10,
+    Remote(
+        "cifar-10-python.tar.gz",
+        "c58f30108f718f92721af3b95e74349a",
+        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        170,
+    ),
+    "cifar-10-batches-py",
 )
 CIFAR100 = Cifar(
-    info=INFO100,
-    archive="cifar-100-python.tar.gz",
-    archive_md5="eb9058c3a382ffc7106e4002c42a8d85",
-    url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-    folder="cifar-100-python",
+    INFO100,
+    Remote(
+        "cifar-100-python.tar.gz",
+        "eb9058c3a382ffc7106e4002c42a8d85",
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        170,
+    ),
+    "cifar-100-python",
 )

@@ -10,39 +10,16 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import url2pathname
 
-from emi_bench.data import tinyimagenet
-from emi_bench.data.archives import md5_of
+from emi_bench.data.archives import Remote, md5_of
 from emi_bench.data.catalogue import get_source
-from emi_bench.data.cifar import CIFAR10, CIFAR100
 from emi_bench.data.own import is_own
 from emi_bench.data.places import data_root
 from emi_bench.errors import UserError
 
 TIMEOUT = 60  #: seconds without a byte
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A published archive."""
-
-    filename: str
-    md5: str
-    url: str
-    megabytes: int
-
-
-def remote_of(name: str) -> Remote | None:
-    """The archive behind a name; None if there is nothing to download."""
-    for cifar in (CIFAR10, CIFAR100):
-        if name == cifar.info.name:
-            return Remote(cifar.archive, cifar.archive_md5, cifar.url, 170)
-    if name == "tinyimagenet":
-        return Remote(tinyimagenet.ARCHIVE, tinyimagenet.ARCHIVE_MD5, tinyimagenet.URL, 248)
-    return None
 
 
 def download(name: str, root: Path | None = None, *, progress: bool = True, url: str | None = None) -> str:
@@ -54,8 +31,8 @@ def download(name: str, root: Path | None = None, *, progress: bool = True, url:
     folder = data_root(root)
     if is_own(name):
         raise UserError(f"{name} is your own data", hint="There is nothing to download: it is read where it is.")
-    source, remote = get_source(name), remote_of(name)
-    if remote is None:
+    source = get_source(name)
+    if (remote := source.remote) is None:
         return source.find(folder) or str(folder)
     target = folder / remote.filename
     if target.is_file() and md5_of(target) == remote.md5:

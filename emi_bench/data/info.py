@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from emi_bench import reference
 from emi_bench.data.arrays import Arrays, Triple, content_sha256, mean_and_std
 
 
@@ -80,7 +82,13 @@ _CIFAR100_CLASSES = (
     "skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger "
     "tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm"
 )
-_CIFAR_MEAN, _CIFAR_STD = (125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)
+
+
+def _of_the_paper(name: str) -> dict[str, Any]:
+    """Name, title and split of a data set of the paper."""
+    told = reference.settings()["datasets"][name]
+    return {"name": name, "title": told["title"], "n_tasks": told["n_tasks"]}
+
 
 DIGITS = DataInfo(
     name="digits",
@@ -97,39 +105,29 @@ DIGITS = DataInfo(
     test_sha256="cdfda24b5be113cb9cf00ae92afb16bc937aa516ebbc9ca0052ab7454d9c7514",
 )
 CIFAR10 = DataInfo(
-    name="cifar10",
-    title="CIFAR-10",
+    **_of_the_paper("cifar10"),
     class_names=tuple(_CIFAR10_CLASSES.split()),
     n_classes=10,
-    n_tasks=5,
     image_size=32,
     n_train=50000,
     n_test=10000,
-    mean=_CIFAR_MEAN,
-    std=_CIFAR_STD,
+    mean=(125.3 / 255, 123.0 / 255, 113.9 / 255),
+    std=(63.0 / 255, 62.1 / 255, 66.7 / 255),
     train_sha256="f912919bdea371136f1aa4feed6beeca728015a5f08b1899a29c932a7e30be2b",
     test_sha256="8193b3fbce55bec361cd1b8fd4880cb1649832dc4d6de6da1e7a21847a4843aa",
 )
-CIFAR100 = DataInfo(
-    name="cifar100",
-    title="CIFAR-100",
+CIFAR100 = replace(
+    CIFAR10,
+    **_of_the_paper("cifar100"),
     class_names=tuple(_CIFAR100_CLASSES.split()),
     n_classes=100,
-    n_tasks=10,
-    image_size=32,
-    n_train=50000,
-    n_test=10000,
-    mean=_CIFAR_MEAN,
-    std=_CIFAR_STD,
     train_sha256="14886c20287690f03728355958fe0858f491f72573360ceb2c75e0feff0833ba",
     test_sha256="1a89522ef3d4d89d962566436ca6223f42f4a2dcbfa3bd870b2ead933a83e54a",
 )
 # Decoded pixels depend on the JPEG library, so that class and image counts stand in for a fingerprint.
 TINYIMAGENET = DataInfo(
-    name="tinyimagenet",
-    title="Tiny-ImageNet",
+    **_of_the_paper("tinyimagenet"),
     n_classes=200,
-    n_tasks=100,
     image_size=64,
     n_train=100000,
     n_test=10000,

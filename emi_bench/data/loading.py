@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from emi_bench.data.archives import md5_of
-from emi_bench.data.catalogue import dataset_names, get_source
+from emi_bench.data.catalogue import Source, dataset_names, get_source
 from emi_bench.data.dataset import DataSet
 from emi_bench.data.downloading import download as fetch
-from emi_bench.data.downloading import remote_of
-from emi_bench.data.info import DataInfo
 from emi_bench.data.own import find_own, is_own, load_own
 from emi_bench.data.places import data_root
 from emi_bench.data.reduce import Reduction
@@ -42,19 +40,20 @@ def _load(name: str, folder: Path, cached: bool) -> DataSet:
         data = source.load(folder, cached)
     except OSError as e:
         raise UserError(f"{name} cannot be read: {e}", hint="Check that the file is there and may be read.") from e
-    _confirm(source.info, data, source.find(folder) or str(folder))
+    _confirm(source, data, source.find(folder) or str(folder))
     known, found = source.info, data.info  # a plugin's loader may have told no more than a name
     found = replace(found, name=known.name, title=known.title, n_tasks=known.n_tasks, mean=known.mean, std=known.std)
     return replace(data, info=found)
 
 
-def _confirm(info: DataInfo, data: DataSet, where: str) -> None:
+def _confirm(source: Source, data: DataSet, where: str) -> None:
     """Refuses data that is not what its name says."""
+    info = source.info
     own = where if where.endswith(".npz") else "PATH"
     hint = (
         f"A subset or a changed copy runs under a name of its own: --dataset npz:{own}\n"
         f"For the real one: delete that file, then emi-bench data download {info.name}"
-        if remote_of(info.name)
+        if source.remote
         else "The loader and the registered DataInfo disagree: correct one of them."
     )
     for split, expected in (("train", info.train_sha256), ("test", info.test_sha256)):
@@ -103,7 +102,7 @@ def _detail(name: str, data: DataSet, where: str | None) -> str:
         return f"readable: {counts}"
     if get_source(name).info.fingerprint:
         return f"fingerprint as expected: {counts}"
-    remote = remote_of(name)
+    remote = get_source(name).remote
     if remote and where and Path(where).is_file():
         published = md5_of(Path(where)) == remote.md5
         return f"{'the published archive' if published else 'complete, but not the published archive'}: {counts}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emi_bench.data.archives import files_signature, open_zip, zip_signature
+from emi_bench.data.archives import Remote, files_signature, open_zip, zip_signature
 from emi_bench.data.arrays import Arrays, checked
 from emi_bench.data.cache import Cache
 from emi_bench.data.dataset import DataSet
@@ -22,9 +22,8 @@ from emi_bench.data.info import TINYIMAGENET
 from emi_bench.data.places import first_there, missing
 from emi_bench.errors import UserError
 
-ARCHIVE, FOLDER = "tiny-imagenet-200.zip", "tiny-imagenet-200"
-ARCHIVE_MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
-URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
+FOLDER = "tiny-imagenet-200"
+REMOTE = Remote(f"{FOLDER}.zip", "90528d7ca1a48142e341f4ef8d21d0de", f"http://cs231n.stanford.edu/{FOLDER}.zip", 248)
 TRAIN_PER_CLASS, TEST_PER_CLASS = 500, 50
 
 
@@ -139,7 +138,7 @@ def _range(counts: Counter[int]) -> str:
 
 
 def places(root: Path) -> list[Path]:
-    return [root / ARCHIVE, root / FOLDER]
+    return [root / REMOTE.filename, root / FOLDER]
 
 
 def find(root: Path) -> str | None:

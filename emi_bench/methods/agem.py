@@ -7,10 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from emi_bench.losses.gradient_geometry import project_conflict
-from emi_bench.methods.base import Losses, MethodConfig
+from emi_bench.methods.base import Losses
 from emi_bench.methods.er import ER, ReplayConfig
 from emi_bench.nets.gradients import flat_gradient, set_flat_gradient
-from emi_bench.problem import Problem
 
 
 class AGEM(ER):
@@ -30,10 +29,6 @@ class AGEM(ER):
     marker = "v"
     uses_task_ends = True
     config_class = ReplayConfig
-
-    @classmethod
-    def forwards(cls, config: MethodConfig, problem: Problem) -> float:
-        return 3.0 * (problem.batch + problem.replay_batch)
 
     def step(self, images: Tensor, labels: Tensor) -> Losses:
         ce_stream = F.cross_entropy(self.net(images), labels)

@@ -75,7 +75,9 @@ class ASER(ER):
 
     @classmethod
     def forwards(cls, config: MethodConfig, problem: Problem) -> float:
-        return 4.2 * super().forwards(config, problem)
+        n = cast(ASERConfig, config).n_smp_cls
+        assert n is not None
+        return (1 + 3.2 * (n / samples_per_class(problem))) * super().forwards(config, problem)  # scored by the class
 
     def step(self, images: Tensor, labels: Tensor) -> Losses:
         with torch.no_grad():

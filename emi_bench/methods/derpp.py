@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch.nn.functional as F
 from pydantic import Field
@@ -52,7 +52,9 @@ class DERpp(Rehearsal):
 
     @classmethod
     def forwards(cls, config: MethodConfig, problem: Problem) -> float:
-        return 3.0 * (problem.batch + 2 * problem.replay_batch)
+        c = cast(DERppConfig, config)
+        replayed = 2 if c.source_bn else bool(c.alpha) + bool(c.beta)
+        return 3.0 * (problem.batch + replayed * problem.replay_batch)
 
     @classmethod
     def make_memory(cls, config: MethodConfig, problem: Problem) -> Memory:

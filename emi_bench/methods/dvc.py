@@ -58,8 +58,9 @@ class DVC(Method):
 
     @classmethod
     def forwards(cls, config: MethodConfig, problem: Problem) -> float:
-        pool = min(5 * problem.replay_batch, problem.memory)
-        return 6.0 * (problem.batch + problem.replay_batch) + 4.0 * pool
+        pool = cast(DVCConfig, config).pool
+        assert pool is not None
+        return 6.0 * (problem.batch + problem.replay_batch) + 4.0 * min(pool, problem.memory)
 
     @classmethod
     def make_net(cls, config: MethodConfig, problem: Problem) -> nn.Module:

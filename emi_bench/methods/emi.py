@@ -60,9 +60,12 @@ class EMI(PastModel):
 
     @classmethod
     def forwards(cls, config: MethodConfig, problem: Problem) -> float:
+        c = cast(EMIConfig, config)
         b, r, n = problem.batch, problem.replay_batch, problem.n_classes
         classes = n * (1 - (1 - 1 / n) ** (b + r))  # expected in a batch
-        return 1.415 * (3 * (32 * (b + r) + r + 12 * classes) + 17 * r)
+        shown = 2 * c.n_proto if c.rmi or c.smi else 0  # of each: for its prototypes
+        taught = 18 if c.ocm_logit_mse else 17  # not by whether blocks are recomputed: `checkpoint_joint` is in no id
+        return (1.415 if c.dualnet else 1.0) * (3 * (32 * (b + r) + r + shown * classes) + taught * r)
 
     def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:
         super().__init__(config, problem, **parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from pydantic import Field
@@ -52,7 +52,8 @@ class GSS(ER):
 
     @classmethod
     def forwards(cls, config: MethodConfig, problem: Problem) -> float:
-        compared = min(100, problem.memory) + problem.batch  # ten subsets of ten, and the batch
+        c = cast(GSSConfig, config)
+        compared = min(c.n_subsets * c.subset_size, problem.memory) + problem.batch
         return super().forwards(config, problem) + 3.0 * compared
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -56,8 +56,9 @@ class MIR(ER):
 
     @classmethod
     def forwards(cls, config: MethodConfig, problem: Problem) -> float:
-        pool = min(5 * problem.replay_batch, problem.memory)
-        return super().forwards(config, problem) + 2.0 * pool
+        c = cast(MIRConfig, config)
+        assert c.pool is not None
+        return super().forwards(config, problem) + 2.0 * min(c.pool, problem.memory) * c.mem_iters
 
     def step(self, images: Tensor, labels: Tensor) -> Losses:
         ce_stream = F.cross_entropy(self.net(images), labels)

@@ -56,6 +56,10 @@ class SCR(Method):
         return ContrastiveNet(encoder, projection_mlp(encoder.out_dim, cast(SCRConfig, config).proj_dim))
 
     @classmethod
+    def end_forwards(cls, config: MethodConfig, problem: Problem, n_seen: int) -> float:
+        return 7.0 * min(problem.memory, n_seen) * cast(SCRConfig, config).review
+
+    @classmethod
     def make_view(cls, config: MethodConfig, problem: Problem) -> View:
         return scr_view
 

@@ -38,11 +38,7 @@ class ImageNetResNet18(Encoder):
     def macs(cls, width: int, image_size: int) -> float:
         return 1.814e9 * (image_size / 224) ** 2
 
-    def maps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        h1 = self.layer1(self.stem(x))
-        h2 = self.layer2(h1)
-        h3 = self.layer3(h2)
-        return h1, h2, h3, self.layer4(h3)
+    maps = ResNet.maps
 
     def pool(self, last: Tensor) -> Tensor:
         return last.mean(dim=(2, 3))

@@ -41,16 +41,15 @@ class FastNet(nn.Module):
 
     `chain` (the published wiring): `m1 = f1(x) * h1`, `m_i = f_i(m_{i-1}) * h_i`. `same_level` (the equation of the EMI
     paper read literally): `m_i = f_i(h_i) * h_i`, of which only level 4 reaches the classifier, so only f4 is built.
-    `stem_pool` is for an encoder that pools after its stem, as the published one for 84x84 images does.
     """
 
     f4: Gate
 
-    def __init__(self, nf: int, wiring: FastWiring = "chain", *, stem_pool: bool = False) -> None:
+    def __init__(self, nf: int, wiring: FastWiring = "chain") -> None:
         super().__init__()
         self.wiring = wiring
         if wiring == "chain":
-            self.f1 = Gate(3, nf, pool=stem_pool)
+            self.f1 = Gate(3, nf, pool=False)
             self.f2 = Gate(nf, 2 * nf, pool=True)
             self.f3 = Gate(2 * nf, 4 * nf, pool=True)
             self.f4 = Gate(4 * nf, 8 * nf, pool=True)
@@ -74,10 +73,10 @@ class FastNet(nn.Module):
 class DualNet(Net):
     """Slow net f (`slow`), fast net h (`fast`), heads g (`slow_proj`) and g' (`proj`), classifier phi (`linear`).
 
-    `features` are the fast ones: the classifier and `proj` work on them. `slow_proj` may be missing (None): a head that
-    no loss uses is not built. With `detach_slow` no gradient of the fast path reaches the slow net.
+    `features` are the fast ones: the classifier and `proj` work on them. `slow_proj` is set by who has
+    a loss for it, else there is none. With `detach_slow` no gradient of the fast path reaches the slow net.
 
-    >>> net = DualNet(ResNet(2, pooling="global"), 10, proj=nn.Linear(16, 12), slow_proj=nn.Linear(16, 12))
+    >>> net = DualNet(ResNet(2, pooling="global"), 10, proj=nn.Linear(16, 12))
     >>> fast, slow = net.both(torch.zeros(1, 3, 32, 32))
     >>> fast.shape, slow.shape, net(torch.zeros(1, 3, 32, 32)).shape
     (torch.Size([1, 16]), torch.Size([1, 16]), torch.Size([1, 10]))
@@ -93,15 +92,11 @@ class DualNet(Net):
         n_classes: int,
         *,
         proj: nn.Module,
-        slow_proj: nn.Module | None = None,
         fast_net: FastWiring = "chain",
         detach_slow: bool = False,
-        stem_pool: bool = False,
     ) -> None:
         super().__init__(encoder, n_classes, proj=proj)
-        if slow_proj is not None:
-            self.slow_proj = slow_proj
-        self.fast = FastNet(encoder.conv1.out_channels, fast_net, stem_pool=stem_pool)
+        self.fast = FastNet(encoder.conv1.out_channels, fast_net)
         self.detach_slow = detach_slow
 
     def both(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from emi_bench.errors import UserError
-from emi_bench.facts import Facts
+from emi_bench.facts import LEFT_OUT_0_1_0, Facts
 from emi_bench.problem import Problem
-from emi_bench.registry import did_you_mean
+from emi_bench.registry import described, did_you_mean
 
 if TYPE_CHECKING:
     from emi_bench.data import Reduction
@@ -172,9 +172,9 @@ class RunSpec(BaseModel):
     changed: dict[str, Any] = Field(default_factory=dict)
     """What differs from the defaults of the method (by name) and of the protocol (`protocol.KEY`)."""
     by_preset: frozenset[str] = frozenset()  #: what of it nobody asked for but by the preset
-    left_out: frozenset[str] = frozenset({"checkpoint_joint"})
+    left_out: frozenset[str] = LEFT_OUT_0_1_0
     """Constants that are not part of the identity: those that cannot change a result, and later ones at their default.
-    Files of version 0.1.0 do not say; it left out this one."""
+    Files of version 0.1.0 do not say."""
     facts: Facts | None = None  #: what the method says of itself, for tables and figures; None in files of 0.1.0
     plugin: str = ""  #: the file a user's own method came from
 
@@ -251,9 +251,3 @@ def check_keys(model: type[M], values: Mapping[str, Any], where: str) -> M:
         if first["type"] == "extra_forbidden":
             raise UserError(f"{where} has no key '{key}'", hint=did_you_mean(key, model.model_fields)) from e
         raise UserError(f"{where}: {key}: {first['msg']} (got {first['input']!r})", hint=described(model, key)) from e
-
-
-def described(model: type[BaseModel], key: str) -> str:
-    """What a key of a model means, in its own words; empty where it has none."""
-    field = model.model_fields.get(key.split(".")[0])
-    return f"{key}: {field.description}" if field is not None and field.description else ""

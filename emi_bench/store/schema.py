@@ -72,38 +72,21 @@ CURVE_SCHEMA = pa.schema(
 
 def to_table(result: RunResult) -> pa.Table:
     """The result's rows and its provenance."""
-    spec, protocol = result.spec, result.spec.protocol
+    spec = result.spec
     rows = [
         (i + 1, j + 1, float(result.matrix[i, j]), result.n_test[j])
         for i in range(spec.n_tasks)
         for j in range(i + 1)
         if not math.isnan(result.matrix[i, j])
     ]
-    same = {
-        "run_id": spec.run_id,
-        "method": spec.method,
-        "variant": spec.variant,
-        "dataset": spec.dataset,
-        "n_tasks": spec.n_tasks,
-        "memory": spec.memory,
-        "seed": spec.seed,
-        "batch": protocol.batch,
-        "replay_batch": protocol.replay_batch,
-        "width": protocol.width,
-        "precision": protocol.precision,
-        "ms_per_batch": result.ms_per_batch,
-        "peak_memory_bytes": result.peak_memory_bytes,
-        "n_params": result.n_params,
-        "wall_seconds": result.wall_seconds,
-        "device": result.device,
-        "schema_version": SCHEMA_VERSION,
-    }
-    columns: dict[str, list[Any]] = {name: [value] * len(rows) for name, value in same.items()}
+    named = {"run_id": spec.run_id, "schema_version": SCHEMA_VERSION}
+    told = dict.fromkeys(ENTRIES) | vars(result) | dict(spec.protocol) | dict(spec) | named
+    columns = {name: [told[name]] * len(rows) for name in COLUMNS}
     for name, values in zip(("after_task", "task", "accuracy", "n_test"), zip(*rows, strict=True), strict=True):
         columns[name] = list(values)
-    table = pa.table({name: columns[name] for name in COLUMNS}, schema=SCHEMA)
-    told = json.dumps(provenance(result), sort_keys=True).encode()
-    return table.replace_schema_metadata({KEY: told, CHECKSUM: checksum(told, table)})
+    table = pa.table(columns, schema=SCHEMA)
+    about = json.dumps(provenance(result), sort_keys=True).encode()
+    return table.replace_schema_metadata({KEY: about, CHECKSUM: checksum(about, table)})
 
 
 def checksum(told: bytes, table: pa.Table) -> bytes:
@@ -118,22 +101,16 @@ def provenance(result: RunResult) -> dict[str, Any]:
     """Everything needed to trust the numbers and to get them again."""
     spec = result.spec
     others = {name: [row[: i + 1].tolist() for i, row in enumerate(matrix)] for name, matrix in result.others.items()}
-    return ({"others": others} if others else {}) | {
+    told = ("class_order", "data_fingerprint", "losses", "device", "threads", "started", "finished")
+    return {name: getattr(result, name) for name in told} | ({"others": others} if others else {}) | {
         "schema_version": SCHEMA_VERSION,
         "spec": spec.model_dump(mode="json"),
         "run_id": spec.run_id,
         "cell_id": spec.cell_id,
         "command": spec.command(),
-        "class_order": result.class_order,
-        "data_fingerprint": result.data_fingerprint,
-        "losses": result.losses,
         "versions": versions(),
         "git_sha": git_sha(),
-        "device": result.device,
-        "threads": result.threads,
-        "started": result.started,
-        "finished": result.finished,
-    }
+    }  # fmt: skip
 
 
 @cache

@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-COSMETIC = {"checkpoint_joint"}
+from emi_bench.facts import LEFT_OUT_0_1_0
+
 UNKNOWN = object()
 ALL_SEEDS = ("method", "method_version", "config", "dataset", "data_fingerprint", "memory", "protocol")
 
@@ -20,7 +21,7 @@ ALL_SEEDS = ("method", "method_version", "config", "dataset", "data_fingerprint"
 def cell_id(spec: dict[str, Any]) -> str:
     """sha256 of a stored specification without its seed, as `RunSpec.cell_id` makes it."""
     identity = {name: spec.get(name) for name in ALL_SEEDS}
-    identity["config"] = {k: v for k, v in spec["config"].items() if k not in COSMETIC}
+    identity["config"] = {k: v for k, v in spec["config"].items() if k not in LEFT_OUT_0_1_0}
     first = _defaults()["protocol"]  # a field that came later counts only where it is set
     identity["protocol"] = {k: v for k, v in spec["protocol"].items() if k in first or v is not None}
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -42,7 +43,7 @@ def changed(spec: dict[str, Any], n_classes: int) -> dict[str, Any]:
     plain = dict(known["methods"].get(spec["method"], known["any method"]))
     for name in [name for name, value in plain.items() if value is None and name in _DERIVED]:
         plain[name] = _DERIVED[name](plain, data, spec, n_classes)
-    own = {k: v for k, v in spec["config"].items() if k not in COSMETIC}
+    own = {k: v for k, v in spec["config"].items() if k not in LEFT_OUT_0_1_0}
     return found | {k: v for k, v in own.items() if k not in plain or plain[k] not in (v, UNKNOWN)}
 
 

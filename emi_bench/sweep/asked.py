@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import uuid
 from dataclasses import dataclass, field
@@ -49,6 +50,11 @@ class Asked:
     def failures(self) -> str:
         """The command that shows the tracebacks."""
         return typed("failures", results=self.results)
+
+
+def cluster_of(address: str | None) -> str | None:
+    """The Ray cluster that is meant: the one that is named, else the environment's; None is this machine."""
+    return address or os.environ.get("RAY_ADDRESS") or None
 
 
 def typed(*words: object, **options: Any) -> str:

@@ -13,6 +13,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from emi_bench.data import get_info
 from emi_bench.methods import get_method
@@ -37,16 +39,30 @@ class Load:
     forwards: float
     steps: float
     kept: float
+    macs: float = MACS  #: multiplications of the forward of an image
+    image_bytes: float = ACTIVATION_BYTES  #: kept for the backward of an image
+
+    def seconds(self, gpu: bool) -> float:
+        """Of a run that nobody has measured."""
+        rate, step = (GPU_RATE, GPU_STEP) if gpu else (CPU_RATE, CPU_STEP)
+        return self.forwards * self.macs / rate + self.steps * step
+
+    @property
+    def peak_bytes(self) -> float:
+        """On a card, of a run that nobody has measured: activations, and half a gigabyte for the context."""
+        return self.kept * self.image_bytes + 5e8
 
 
-def load_of(spec: RunSpec) -> Load:
-    """The work of a run, counted by what its method says of a step and of the end of a task."""
-    info = get_info(spec.source or spec.dataset)
-    problem, info = make_problem(info, spec.memory, spec.protocol), spec.protocol.reduction.of(info)
+def load_of(spec: RunSpec, root: Path | None = None) -> Load:
+    """The work of a run, counted by what its method says of a step and of the end of a task; `root` as for its data."""
+    p, info = spec.protocol, get_info(spec.source or spec.dataset, root)
+    problem, info = make_problem(info, spec.memory, p), p.reduction.of(info)
+    macs = get_backbone(p.backbone).macs(p.width, info.image_size)
+    image = ACTIVATION_BYTES * (info.image_size / 32) ** 2 * p.width / 20 * (0.6 if p.precision == "bf16" else 1.0)
     cls = get_method(spec.method)
     config = cls.config_class(**spec.config)
     seen = [n / info.n_classes for n in itertools.accumulate(problem.task_sizes)]  # shares of the classes
-    tested = info.n_test * sum(seen) * spec.protocol.eval_window
+    tested = info.n_test * sum(seen) * p.eval_window
     if spec.anytime:
         whole = info.n_test / info.n_classes
         images = min(whole, whole if spec.anytime.images is None else spec.anytime.images)
@@ -54,33 +70,13 @@ def load_of(spec: RunSpec) -> Load:
         tested += images * info.n_classes * points * sum(seen)
     if cls.joint:
         epochs, size = spec.config["epochs"], spec.config["batch"]
-        return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size)
+        return Load(3.0 * info.n_train * epochs + info.n_test, info.n_train * epochs / size, size, macs, image)
     step, steps = cls.forwards(config, problem), info.n_train / problem.batch / spec.train_every
     ends = sum(cls.end_forwards(config, problem, int(info.n_train * share)) for share in seen)
     if not step:  # all the work is at the ends, in steps of the same batch
         steps, step = ends / (3 * problem.batch), 3.0 * problem.batch
         ends = 0.0
-    return Load(step * steps + ends + tested, steps, step / 3)
-
-
-def _scale(spec: RunSpec) -> tuple[float, float]:
-    """(multiplications, activations) of an image against 32 px and nf=20."""
-    info = spec.protocol.reduction.of(get_info(spec.source or spec.dataset))
-    macs = get_backbone(spec.protocol.backbone).macs(spec.protocol.width, info.image_size)
-    return macs / MACS, (info.image_size / 32) ** 2 * spec.protocol.width / 20
-
-
-def model_seconds(spec: RunSpec, gpu: bool) -> float:
-    """Seconds of a run that nobody has measured."""
-    load, (macs, _) = load_of(spec), _scale(spec)
-    rate, step = (GPU_RATE, GPU_STEP) if gpu else (CPU_RATE, CPU_STEP)
-    return load.forwards * macs * MACS / rate + load.steps * step
-
-
-def model_peak(spec: RunSpec) -> float:
-    """Bytes on a card of a run that nobody has measured: activations, and half a gigabyte for the context."""
-    half = 0.6 if spec.protocol.precision == "bf16" else 1.0
-    return load_of(spec).kept * _scale(spec)[1] * ACTIVATION_BYTES * half + 5e8
+    return Load(step * steps + ends + tested, steps, step / 3, macs, image)
 
 
 @dataclass(frozen=True)
@@ -95,14 +91,18 @@ class RunCost:
 class Costs:
     """Estimates for cells, calibrated by what the store holds."""
 
-    def __init__(self, store: Store, cells: Iterable[Cell], results: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, store: Store, cells: Iterable[Cell], results: dict[str, str] | None = None, root: Path | None = None
+    ) -> None:
+        self._root = root
         self._known: dict[tuple[str, bool], list[tuple[float, int]]] = defaultdict(list)
         ratios: dict[tuple[str, bool], list[float]] = defaultdict(list)
         self._cache: dict[tuple[str, bool], RunCost] = {}
         wanted = {Store.path(c.spec).rpartition("/")[0] for c in cells}
-        for spec, seconds, peak, gpu in _sample(store, wanted, store.results() if results is None else results):
-            self._known[spec.cell_id, gpu].append((seconds, peak))
-            ratio = seconds / max(1e-3, model_seconds(spec, gpu))
+        for spec, load, first in _sample(store, wanted, store.results() if results is None else results, root):
+            seconds, gpu = first["wall_seconds"], first["device"] != "cpu"
+            self._known[spec.cell_id, gpu].append((seconds, first["peak_memory_bytes"]))
+            ratio = seconds / max(1e-3, load.seconds(gpu))
             ratios[spec.method, gpu].append(ratio)
             ratios["", gpu].append(ratio)
         self._ratio = {key: statistics.median(values) for key, values in ratios.items()}
@@ -115,16 +115,18 @@ class Costs:
         return self._cache[key]
 
     def _estimate(self, spec: RunSpec, gpu: bool) -> RunCost:
-        known = self._known.get((spec.cell_id, gpu))
+        known, load = self._known.get((spec.cell_id, gpu)), load_of(spec, self._root)
         if known:
             seconds = statistics.median(s for s, _ in known)
-            return RunCost(seconds, True, max(peak for _, peak in known) if gpu else model_peak(spec))
+            return RunCost(seconds, True, max(peak for _, peak in known) if gpu else load.peak_bytes)
         ratio = self._ratio.get((spec.method, gpu), self._ratio.get(("", gpu), 1.0))
-        return RunCost(ratio * model_seconds(spec, gpu), False, model_peak(spec))
+        return RunCost(ratio * load.seconds(gpu), False, load.peak_bytes)
 
 
-def _sample(store: Store, folders: set[str], results: dict[str, str]) -> Iterable[tuple[RunSpec, float, int, bool]]:
-    """A few readable results of every group of runs that differ in the seed alone."""
+def _sample(
+    store: Store, folders: set[str], results: dict[str, str], root: Path | None
+) -> Iterable[tuple[RunSpec, Load, dict[str, Any]]]:
+    """A few readable results of every group of runs that differ in the seed alone: spec, work, first row."""
     taken: dict[str, int] = defaultdict(int)
     for path in results.values():
         folder = path.rpartition("/")[0]
@@ -136,7 +138,7 @@ def _sample(store: Store, folders: set[str], results: dict[str, str]) -> Iterabl
             stored = parse(store.files.read(path) or b"")
             first = stored.table.slice(0, 1).to_pylist()[0]
             spec = RunSpec.model_validate(stored.told["spec"])
-            model_seconds(spec, False)
+            load = load_of(spec, root)
         except Exception:  # a damaged or foreign file is the reader's business; here it only fails to inform
             continue
-        yield spec, first["wall_seconds"], first["peak_memory_bytes"], first["device"] != "cpu"
+        yield spec, load, first

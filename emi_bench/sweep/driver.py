@@ -66,7 +66,7 @@ def run_sweep(console: Console, asked: Asked) -> int:
         say(console, f"nothing to do. The report: {asked.told('report')}")
         return 0
     missing_data(to_run, asked.data_root)
-    costs = Costs(looked_at, to_run, plan.results)
+    costs = Costs(looked_at, to_run, plan.results, asked.data_root)
     store = PatientStore(asked.results, asked.patience)
     code = 0
     display: Display | None = None
@@ -127,9 +127,8 @@ class Driver:
     def run(self, plan: Plan, seconds: dict[str, float]) -> None:
         """Run what is to do, longest first, and wait for what others hold."""
         turn = turns(plan.cells, self.asked.shard)
-        left = {c.run_id: c for c in sorted(plan.todo, key=lambda c: (turn[c.run_id], -seconds[c.run_id]))}
-        left |= {c.run_id: c for c, _ in plan.held}
-        todo, held = [c for c in left.values() if c.run_id in {t.run_id for t in plan.todo}], plan.held
+        todo, held = sorted(plan.todo, key=lambda c: (turn[c.run_id], -seconds[c.run_id])), plan.held
+        left = {c.run_id: c for c in [*todo, *(c for c, _ in held)]}
         with self._signals():
             while left:
                 if todo:

@@ -24,7 +24,7 @@ def show_plan(console: Console, asked: Asked) -> None:
     """Counts per method and data set, cost, finish time at the present packing."""
     store = Store(asked.results)
     sweep, plan = planned(asked, store)
-    costs = Costs(store, plan.cells, plan.results)
+    costs = Costs(store, plan.cells, plan.results, asked.data_root)
     here = this_machine()
     requests = settle(plan.todo, costs, here, card_bytes)
     title = f"{sweep.name}: {sweep.title}" if sweep.title else sweep.name
@@ -82,7 +82,7 @@ def show_progress(console: Console, asked: Asked) -> None:
     failures = Failures(store.files).all()
     sweep, plan = planned(asked, store)
     failed = [c for c in plan.todo if c.run_id in failures]
-    costs = Costs(store, plan.cells, plan.results)
+    costs = Costs(store, plan.cells, plan.results, asked.data_root)
     requests = settle(plan.todo, costs, this_machine(), card_bytes)
     console.print(_matrix(plan, costs, requests))
     say(

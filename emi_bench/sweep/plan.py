@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass
 class Plan:
-    """The cells of a sweep, by what is to be done about them; `todo` longest first."""
+    """The cells of a sweep, by what is to be done about them, each list in the order of the file."""
 
     cells: list[Cell]
     repeated: int = 0  #: cells that stand in the file more than once

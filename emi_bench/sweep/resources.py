@@ -33,11 +33,11 @@ class Cluster:
         return sum(n.get(resource, 0.0) for n in self.nodes)
 
     def __str__(self) -> str:
-        kinds: dict[str, int] = {}
+        kinds: Counter[str] = Counter()
         for node in self.nodes:
             shown = {k: v for k, v in node.items() if ":" not in k and "memory" not in k}
             text = ", ".join(f"{v:g} {k}" for k, v in sorted(shown.items())) or "no CPU"
-            kinds[text] = kinds.get(text, 0) + 1
+            kinds[text] += 1
         return "; ".join(f"{n} node{'s' * (n > 1)} with {text}" for text, n in kinds.items())
 
 

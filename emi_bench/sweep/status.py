@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from rich.console import Console
@@ -35,10 +36,7 @@ def show_store(console: Console, results: str) -> None:
     store = existing(results)
     failures = Failures(store.files).all()
     done, claims = store.results(), Claims(store.files).live()
-    by_folder: dict[str, int] = {}
-    for path in done.values():
-        by_folder[path.rpartition("/")[0]] = by_folder.get(path.rpartition("/")[0], 0) + 1
-    for folder, n in sorted(by_folder.items()):
+    for folder, n in sorted(Counter(path.rpartition("/")[0] for path in done.values()).items()):
         dataset, _, method = folder.partition("/")
         say(console, f"{dataset:14} {method:10} {n}")
     say(console, f"{len(done)} done, {len(claims)} running, {len(failures)} failed")

@@ -15,7 +15,7 @@ import pytest
 import torchvision
 from PIL import Image
 
-from emi_bench.data import catalogue, downloading
+from emi_bench.data import catalogue
 from emi_bench.data.arrays import content_sha256
 from emi_bench.data.catalogue import Source
 from emi_bench.data.cifar import CIFAR10, Cifar
@@ -113,7 +113,7 @@ class FakeCifar:
             flat = self.x[rows].transpose(0, 3, 1, 2).reshape(10, -1)
             self.files[name] = pickle.dumps({"data": flat, "labels": self.y[rows].tolist()})
         self.files["batches.meta"] = pickle.dumps({"label_names": CIFAR10.info.class_names})
-        self.archive = folder / CIFAR10.archive
+        self.archive = folder / CIFAR10.remote.filename
         with tarfile.open(self.archive, "w:gz") as tar:
             for name, content in self.files.items():
                 member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
@@ -123,7 +123,7 @@ class FakeCifar:
     def spec(self) -> Cifar:
         return replace(
             CIFAR10,
-            archive_md5=md5(self.archive.read_bytes()),
+            remote=replace(CIFAR10.remote, md5=md5(self.archive.read_bytes())),
             info=replace(
                 CIFAR10.info,
                 train_sha256=content_sha256(self.x[:50], self.y[:50], 10),
@@ -134,8 +134,7 @@ class FakeCifar:
     def believe(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """From here on, `cifar10` is this."""
         spec = self.spec()
-        monkeypatch.setitem(catalogue.BUILT_IN, "cifar10", Source(spec.info, spec.load, spec.find))
-        monkeypatch.setattr(downloading, "CIFAR10", spec)
+        monkeypatch.setitem(catalogue.BUILT_IN, "cifar10", Source(spec.info, spec.load, spec.find, spec.remote))
         sums = [[name, md5(content)] for name, content in self.files.items()]
         monkeypatch.setattr(torchvision.datasets.CIFAR10, "train_list", sums[:5])
         monkeypatch.setattr(torchvision.datasets.CIFAR10, "test_list", sums[5:6])

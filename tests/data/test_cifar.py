@@ -32,7 +32,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCifar:
     ("ours", "theirs"), [(CIFAR10, torchvision.datasets.CIFAR10), (CIFAR100, torchvision.datasets.CIFAR100)]
 )
 def test_addresses_and_checksums_are_torchvisions(ours: cifar.Cifar, theirs: type) -> None:
-    assert (ours.url, ours.archive, ours.archive_md5) == (theirs.url, theirs.filename, theirs.tgz_md5)
+    assert (ours.remote.url, ours.remote.filename, ours.remote.md5) == (theirs.url, theirs.filename, theirs.tgz_md5)
     assert ours.folder == theirs.base_folder
     assert len(set(ours.info.class_names)) == ours.info.n_classes
 
@@ -145,7 +145,7 @@ def test_other_content_under_the_name_is_refused_by_fingerprint(name: str, tmp_p
 def test_changed_test_split_is_refused_too(fake: FakeCifar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = fake.spec()
     spec = replace(spec, info=replace(spec.info, test_sha256="0" * 64))
-    source = data.catalogue.Source(spec.info, spec.load, spec.find)
+    source = data.catalogue.Source(spec.info, spec.load, spec.find, spec.remote)
     monkeypatch.setitem(data.catalogue.BUILT_IN, "cifar10", source)
     with pytest.raises(UserError, match="fingerprint of its test images"):
         data.load("cifar10", tmp_path)

@@ -13,6 +13,7 @@ import pytest
 
 from emi_bench import data
 from emi_bench.data import downloading
+from emi_bench.data.catalogue import get_source
 from emi_bench.errors import UserError
 from tests.data.fakes import FakeCifar
 
@@ -150,7 +151,7 @@ def test_digits_need_no_download(root: Path) -> None:
 
 
 def test_tiny_imagenet_is_the_published_archive() -> None:
-    remote = downloading.remote_of("tinyimagenet")
+    remote = get_source("tinyimagenet").remote
     assert remote is not None
     assert remote.url == "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
     assert remote.md5 == "90528d7ca1a48142e341f4ef8d21d0de"

@@ -28,7 +28,9 @@ def dual_net(kind: str = "dual", **options: Any) -> DualNet:
     head = mlp_head(16) if kind == "dual_mlp" else nn.Linear(16, 12)
     wiring = "same_level" if kind == "dual_same_level" else "chain"
     encoder = ResNet(2, image_size=8, pooling="global")
-    net = DualNet(encoder, 4, proj=nn.Linear(16, 12), slow_proj=head, fast_net=wiring, **options).double()
+    net = DualNet(encoder, 4, proj=nn.Linear(16, 12), fast_net=wiring, **options)
+    net.slow_proj = head
+    net = net.double()
     net.load_state_dict(toy.initial_state(kind))
     return net
 

@@ -25,8 +25,7 @@ class StemPooled(ResNet):
 
 def small(**options: Any) -> DualNet:
     torch.manual_seed(0)
-    heads = {"proj": nn.Linear(16, 12), "slow_proj": nn.Linear(16, 12)} | options
-    return DualNet(ResNet(2, image_size=8, pooling="global"), 4, **heads).double()
+    return DualNet(ResNet(2, image_size=8, pooling="global"), 4, **({"proj": nn.Linear(16, 12)} | options)).double()
 
 
 def images(n: int = 5, side: int = 8) -> Tensor:
@@ -45,7 +44,8 @@ def our_name(name: str) -> str | None:
 def test_recorded_forward_of_the_published_net(mode: str) -> None:
     record = golden("dualnet_forward")
     encoder = StemPooled(2, image_size=84, pooling="global")
-    net = DualNet(encoder, 5, proj=nn.Linear(16, 12), stem_pool=True).double()
+    net = DualNet(encoder, 5, proj=nn.Linear(16, 12)).double()
+    net.fast.f1.pool = True  # the published one pools after its stem
     state = net.state_dict()
     given = {"proj.weight", "proj.bias"}
     for p in record["parameters"]:

@@ -11,13 +11,38 @@ import torch
 from emi_bench.data import load
 from emi_bench.data.stream import Stream
 from emi_bench.errors import UserError
-from emi_bench.methods import get_method
+from emi_bench.methods import get_method, method_names
 from emi_bench.run.loop import run
 from emi_bench.run.resolve import resolve
 from emi_bench.run.spec import RunSpec
 from emi_bench.seeds import seed_for
 from tests.synthetic import blobs, register_blobs
 
+#: By method, in steps of ER, at CIFAR-10 and M = 1000.
+COSTS = {
+    "finetune": 0.135135,
+    "offline": None,
+    "agem": 1,
+    "er": 1,
+    "mir": 3.882883,
+    "gss": 2.486486,
+    "aser": 4.2,
+    "gdumb": 0.405405,
+    "dvc": 7.765766,
+    "scr": 2,
+    "pcr": 2,
+    "ssd": 4,
+    "ocm": 37.765766,
+    "onpro": 34.594595,
+    "emi": 55.73221,
+    "er_ace": 1,
+    "derpp": 1.864865,
+    "gsa": 2.594595,
+    "mose": 5.448649,
+    "mkd": 2.333333,
+    "ccl_dc": 10,
+}
+CLASSES = 10 * (1 - 0.9**74)  # that 74 images are expected to have
 SMALL = {"batch": 4, "replay_batch": 4, "width": 2}
 
 
@@ -43,14 +68,40 @@ def seen_by(asked: RunSpec, monkeypatch: pytest.MonkeyPatch) -> tuple[list[torch
 
 def test_costs_are_those_of_the_specification() -> None:
     """anytime.md, section 6, at CIFAR-10 and M = 1000: trains on every so many-th batch."""
+    found = {m: resolve(m, "cifar10", memory=1000, protocol={"budget": "realtime"}) for m in method_names()}
+    assert {m: s.cost for m, s in found.items()} == COSTS  # ids go by them
     expected = {"er": 1, "finetune": 1, "scr": 2, "mir": 4, "ocm": 38, "emi": 56}
-    found = {m: resolve(m, "cifar10", memory=1000, protocol={"budget": "realtime"}) for m in expected}
-    assert {m: s.train_every for m, s in found.items()} == expected
-    assert found["er"].cost == 1
-    assert found["emi"].cost == pytest.approx(55.7, abs=0.1)
-    gdumb = resolve("gdumb", "cifar10", memory=1000, protocol={"budget": "realtime"})
+    assert {m: found[m].train_every for m in expected} == expected
     ends = 3 * 30 * 1000 * 5  # its work is at the task ends
-    assert gdumb.cost == pytest.approx(ends / (5000 * 222), rel=1e-3)
+    assert found["gdumb"].cost == pytest.approx(ends / (5000 * 222), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("method", "config", "forwards"),
+    [
+        ("emi", {"n_proto": 1}, 1.415 * (3 * (32 * 74 + 64 + 2 * CLASSES) + 17 * 64)),
+        ("emi", {"n_proto": 12}, 1.415 * (3 * (32 * 74 + 64 + 24 * CLASSES) + 17 * 64)),
+        ("emi", {"smi": False}, 55.73221 * 222),  # RMI has the same prototypes
+        ("emi", {"rmi": False, "smi": False}, 1.415 * (3 * (32 * 74 + 64) + 17 * 64)),
+        ("emi", {"dualnet": False, "dmi": False}, 3 * (32 * 74 + 64 + 12 * CLASSES) + 17 * 64),
+        ("emi", {"ocm_logit_mse": True}, 55.73221 * 222 + 1.415 * 64),
+        ("emi", {"checkpoint_joint": True}, 55.73221 * 222),  # it is in no id
+        ("mir", {"pool": 5}, 222 + 2 * 5),
+        ("mir", {"mem_iters": 3}, 3 * (222 + 2 * 320)),
+        ("dvc", {"pool": 5}, 444 + 4 * 5),
+        ("dvc", {"pool": 5000}, 444 + 4 * 1000),  # no more than the memory
+        ("gss", {"n_subsets": 2, "subset_size": 3}, 222 + 3 * (6 + 10)),
+        ("agem", {"mem_iters": 3}, 3 * 222),
+        ("aser", {"n_smp_cls": 18}, (1 + 2 * 3.2) * 222),
+        ("derpp", {"alpha": 0}, 222),
+        ("derpp", {"alpha": 0, "source_bn": True}, 222 + 192),
+        ("mkd", {"base": "derpp", "base_config": {"beta": 0}}, 222 * (2 + 1 / 3)),
+        ("scr", {"review": True}, 444 + 7 * 5 * 1000 / 5000),
+    ],
+)
+def test_constants_that_change_the_work_change_the_cost(method: str, config: dict[str, Any], forwards: float) -> None:
+    asked = resolve(method, "cifar10", memory=1000, config=config, protocol={"budget": "realtime"})
+    assert asked.cost == pytest.approx(forwards / 222, abs=1e-5)
 
 
 def test_a_larger_budget_is_shared_the_same_way() -> None:

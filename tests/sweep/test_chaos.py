@@ -24,7 +24,7 @@ from emi_bench.store import Store
 from emi_bench.store.leftovers import clear_scratch, scratch
 from emi_bench.store.processes import running, tag
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.executors.ray import connection, private
+from emi_bench.sweep.executors.ray import private
 from emi_bench.sweep.logs import read_log
 from emi_bench.sweep.plan import expand
 from tests.sweep.sweeping import ROOT, assert_complete, family, named, sweep_file
@@ -56,7 +56,7 @@ SLOWLY = {
     "RAY_gcs_server_port_wait_time_s": "600",
     "RAY_agent_register_timeout_ms": "600000",
     "RAY_worker_register_timeout_seconds": "600",
-    connection.RAYLET_START: "600",
+    private.RAYLET_START: "600",
 }
 
 #: Imports once, and is then one command after another: a file for its output and its words come in, its process number
@@ -109,7 +109,7 @@ def nodes(place: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes | None]
     if place != "cluster":
         yield None
         return
-    for key, value in (connection.LOCAL | SLOWLY).items():
+    for key, value in (private.LOCAL | SLOWLY).items():
         monkeypatch.setenv(key, value)
     with private.patient_start(LIMIT):
         made = Nodes()

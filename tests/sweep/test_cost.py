@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from emi_bench import methods
-from emi_bench.data import load
+from emi_bench.data import get_info, load
 from emi_bench.errors import UserError
 from emi_bench.methods import load_plugin
 from emi_bench.run.execute import execute
 from emi_bench.run.resolve import resolve
 from emi_bench.store import Store
+from emi_bench.sweep import cost
 from emi_bench.sweep.check import read_sweep
 from emi_bench.sweep.cost import Costs, load_of
 from emi_bench.sweep.plan import Cell, expand
@@ -72,6 +73,15 @@ def test_measured_runs_replace_the_model_for_other_seeds_and_correct_it_for_othe
     was = before.of(finetune, gpu=False).seconds / before.of(cells[0], gpu=False).seconds
     assert after.of(finetune, gpu=False).seconds == pytest.approx(was * result.wall_seconds)
     assert not after.of(cells[0], gpu=True).measured  # a CPU says nothing of a card
+
+
+def test_data_are_asked_for_where_the_sweep_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    roots = []
+    monkeypatch.setattr(cost, "get_info", lambda name, root: (roots.append(root), get_info(name, root))[1])
+    cells = cells_of(tmp_path, methods="er, finetune")
+    costs = Costs(Store(tmp_path / "results"), cells, root=tmp_path)
+    assert costs.of(cells[0], gpu=False).seconds > 0
+    assert roots == [tmp_path]  # once a cell
 
 
 def test_auto_packs_a_card_by_memory_and_is_nothing_without_cards(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from emi_bench.errors import UserError
 from emi_bench.sweep import grammar
 from emi_bench.sweep.check import read_sweep
-from emi_bench.sweep.grammar import named_runs
+from emi_bench.sweep.grammar import RunGroup, read_grammar
 from emi_bench.sweep.plan import expand
 from tests.test_architecture import imports
 
@@ -111,14 +111,20 @@ def test_a_mistake_that_only_the_plan_sees_is_placed_where_it_stands(
     assert "--" not in str(told.value).replace(str(tmp_path), "")
 
 
+def parts_of(file: Path) -> list[RunGroup]:
+    return list(read_grammar(file)[0].parts())
+
+
 def test_what_a_file_names_is_told_without_methods_and_data(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     text = LEAST.replace("[er]", "[unheard_of, {name: er, config: {lr: 1}, grid: {momentum: [0, 0.5]}}]")
     file.write_text(text.replace("seeds: 10", "seeds: [3, 4]\nprotocol: {batch: 5}").replace("cifar10", "npz:gone.npz"))
-    runs = list(named_runs(file))
-    assert len(runs) == 12
-    assert runs[0] == ("unheard_of", "", {}, "npz:gone.npz", 200, 3, {"batch": 5})
-    assert runs[-1] == ("er", "momentum=0.5", {"lr": 1, "momentum": 0.5}, "npz:gone.npz", 500, 4, {"batch": 5})
+    first, *_, last = parts = parts_of(file)
+    assert len(parts) == 3
+    assert (first.method, first.variant, first.constants) == ("unheard_of", "", {})
+    assert (last.method, last.variant, last.constants) == ("er", "momentum=0.5", {"lr": 1, "momentum": 0.5})
+    assert {p.dataset for p in parts} == {"npz:gone.npz"}
+    assert all((p.memories, p.seeds, p.protocol) == ((200, 500), (3, 4), {"batch": 5}) for p in parts)
 
 
 def test_a_setting_may_have_methods_and_seeds_of_its_own(tmp_path: Path) -> None:
@@ -127,7 +133,7 @@ def test_a_setting_may_have_methods_and_seeds_of_its_own(tmp_path: Path) -> None
     file.write_text(
         LEAST.replace("[er]", "[er, {name: scr, variants: {default: {}, slow: {lr: 0.01}}}]").replace("500]", second)
     )
-    runs = [(run.dataset, run.method, run.variant, run.memory, run.seed) for run in named_runs(file)]
+    runs = [(p.dataset, p.method, p.variant, m, s) for p in parts_of(file) for m in p.memories for s in p.seeds]
     assert runs[-4:] == [("cifar100", "scr", variant, 500, seed) for variant in ("", "slow") for seed in (0, 1)]
     assert len(runs) == 3 * 2 * 10 + 4
     assert {(c.spec.dataset, c.spec.method, c.spec.seed) for c in expand(*read_sweep(file))[0]} == {
@@ -139,7 +145,7 @@ def test_only_runs_that_a_setting_has_are_counted_against_the_limit(tmp_path: Pa
     file = tmp_path / "mine.yaml"
     many = f"[er, {{name: scr, grid: {{lr: {[*range(99)]}, temperature: {[*range(99)]}}}}}]"
     file.write_text(LEAST.replace("[er]", many).replace("500]", "500]\n    methods: [er]"))
-    assert len(list(named_runs(file))) == 20
+    assert [(p.memories, len(p.seeds)) for p in parts_of(file)] == [((200, 500), 10)]
 
 
 def test_the_grammar_needs_neither_torch_nor_ray() -> None:

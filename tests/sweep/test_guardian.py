@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from emi_bench.cli.guardian import needed
+from emi_bench.cli.app import app
 from tests.sweep.sweeping import ROOT, WAIT, assert_complete, checkpoints, family, named, sweep_file, wait_for
 
 #: Work that dies as it would by C++, the first times.
@@ -29,7 +31,7 @@ def work():
     time.sleep(float(sys.argv[3]))
     sys.exit(3)
 
-guarded(work, ["sweep", "a.yaml"])
+guarded(work, "emi-bench sweep a.yaml", local=True)
 """
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the guardian is Linux's")
@@ -66,10 +68,23 @@ def test_a_killed_guardian_takes_the_sweep_along_and_a_stopped_one_lets_it_end(t
     assert not Path(f"/proc/{child}").exists()
 
 
-def test_only_a_sweep_on_ray_has_a_guardian() -> None:
-    assert needed(["sweep", "a.yaml"]) == (sys.platform == "linux")
-    for words in (["sweep", "a.yaml", "--executor", "inline"], ["sweep", "--help"], ["plan", "a.yaml"], []):
-        assert not needed(words)
+def test_only_a_sweep_on_ray_has_a_guardian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    def guard(work: object, again: str, *, local: bool) -> None:
+        told.append((again, local))
+
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    file, invoke = sweep_file(tmp_path), partial(CliRunner().invoke, app, obj=guard)
+    for words in (["--executor", "inline", "--dry-run"], ["--executor=inline", "--limit=0"], ["--help"], ["--dry-run"]):
+        invoke(["sweep", str(file), *words])
+    assert told == []
+    invoke(["sweep", str(file), "--seeds", "0"])
+    invoke(["sweep", str(file), "--address=here:1"])
+    monkeypatch.setenv("RAY_ADDRESS", "there:1")
+    invoke(["sweep", str(file)])
+    again = f"emi-bench sweep {file}"
+    assert told == [(f"{again} --seeds 0", True), (f"{again} --address=here:1", False), (again, False)]
 
 
 @linux

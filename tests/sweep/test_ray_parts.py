@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from emi_bench.errors import UserError
-from emi_bench.sweep.executors.ray import connection, private
+from emi_bench.sweep.executors.ray import connection, loggers, nodes, private
 from emi_bench.sweep.executors.ray.tuning import InTurn
 
 LONG = "a-folder-with-a-name-that-is-too-long-for-the-path-of-a-socket"
@@ -72,7 +72,7 @@ def test_the_smallest_card_is_found_without_reserving_one(tmp_path: Path, monkey
     fake.write_text("#!/bin/sh\nprintf '24576\\n11264\\n'\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert connection.cards_here() == [24576 * 2**20, 11264 * 2**20]
+    assert nodes.cards_here() == [24576 * 2**20, 11264 * 2**20]
 
 
 @pytest.mark.parametrize("version", ["2.59.1", "2.61.0", "3.0.0.dev0", "unknown"])
@@ -85,14 +85,21 @@ def test_a_ray_that_was_not_tried_is_left_as_it_is(version: str, monkeypatch: py
         kept = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
         return *kept, ray._private.worker.print_to_stdstream, services.get_node, services.start_raylet
 
-    monkeypatch.setattr(ray, "__version__", version)
+    monkeypatch.setattr(private, "version", lambda name: version)
+    monkeypatch.setattr(os, "environ", {})
     before = told()
-    assert private.ready_workers(every_core=True) == {}
+    assert private.local_options("here", every_core=True) == {}
+    private.keep_to_loopback()
+    assert os.environ == {}
     private.silence()
+    with pytest.raises(UserError, match="does not know this version"):
+        loggers.check("tensorboard", "results")
     with private.plain_workers(local=True), private.patient_start(60):
         assert told() == before
-    monkeypatch.setattr(ray, "__version__", "2.60.0")
-    assert private.ready_workers(every_core=True)["_system_config"]["prestart_worker_first_driver"]
+    monkeypatch.setattr(private, "version", lambda name: "2.60.0")
+    assert private.local_options("here", every_core=True)["_system_config"]["prestart_worker_first_driver"]
+    private.keep_to_loopback()
+    assert os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
 
 
 def test_a_node_that_is_late_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,11 +92,11 @@ def test_runs_for_cores_do_not_wait_behind_runs_for_cards(tmp_path: Path, addres
 TENANT = """
 import sys
 import ray
-from emi_bench.sweep.executors.ray import connection
+from emi_bench.sweep.executors.ray import connection, nodes
 
 connection.join(sys.argv[1])
 ray.get(ray.util.placement_group([{"GPU": 0.05}] * 3, strategy="STRICT_SPREAD").ready())
-print(connection.card_bytes() / 2**20)
+print(nodes.card_bytes() / 2**20)
 """
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
-from emi_bench import __version__, reference
+from emi_bench import reference
 from emi_bench.report import compare, sentences
 from emi_bench.report.axes import ACCURACY, FORGETTING, SPREADS, Row, Setting, dataset_title
 from emi_bench.report.cells import summarize
@@ -121,7 +122,7 @@ def render(
         variants=variants,
         subtitle=_subtitle(evidence),
         date=max((str(r.about.get("finished") or "") for r in grid.runs), default="")[:10],
-        version=__version__,
+        version=version("emi-bench"),
         commits=_few(sorted({str(r.about.get("git_sha") or "")[:10] for r in grid.runs} - {""})),
         source=source,
         first=[p for p in pictures if p.first],

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -212,18 +212,6 @@ class Sweep(_Strict):
                 )
 
 
-class NamedRun(NamedTuple):
-    """A run as a file names it: what it leaves open is left open, and nothing is known to exist."""
-
-    method: str
-    variant: str  #: empty for the default
-    constants: dict[str, Any]
-    dataset: str
-    memory: int  #: also of a method that will not use it
-    seed: int
-    protocol: dict[str, Any]
-
-
 @dataclass(frozen=True)
 class RunGroup:
     """One variant of a method in one setting: runs that differ in memory and seed."""
@@ -237,7 +225,3 @@ class RunGroup:
     protocol: dict[str, Any]
     resources: Resources
     at: tuple[int, int]  #: numbers of its setting and of its method in the file
-
-    def runs(self) -> Iterator[NamedRun]:
-        for memory, seed in itertools.product(self.memories, self.seeds):
-            yield NamedRun(self.method, self.variant, self.constants, self.dataset, memory, seed, self.protocol)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from emi_bench.errors import UserError
-from emi_bench.registry import did_you_mean
-from emi_bench.sweep.grammar.model import MethodEntry, NamedRun, ReportEntry, Resources, SettingEntry, Sweep
+from emi_bench.registry import described, did_you_mean
+from emi_bench.sweep.grammar.model import MethodEntry, ReportEntry, Resources, SettingEntry, Sweep
 from emi_bench.sweep.grammar.source import YamlSource
 
 
@@ -32,13 +31,6 @@ def read_grammar(path: str | Path) -> tuple[Sweep, YamlSource]:
                 where = source.where(["settings", s, "methods", i])
                 raise UserError(f"{where}: '{name}' is not among this sweep's methods", did_you_mean(name, names))
     return sweep, source
-
-
-def named_runs(path: str | Path) -> Iterator[NamedRun]:
-    """Every run that a file names, with the constants and the protocol that it gives; nothing is resolved."""
-    sweep, _ = read_grammar(path)
-    for part in sweep.parts():
-        yield from part.runs()
 
 
 class placed:
@@ -66,20 +58,14 @@ def _explained(error: ValidationError, source: YamlSource) -> UserError:
         return UserError(f"{where}: unknown key '{key}'", did_you_mean(key, model.model_fields))
     if first["type"] == "missing":
         return UserError(
-            f"{where} is missing", _meaning(model, key) or "a sweep needs name, methods, settings and seeds"
+            f"{where} is missing", described(model, key) or "a sweep needs name, methods, settings and seeds"
         )
     if first["type"] == "too_short":
-        hints = (_meaning(model, part) for part in reversed(loc) if isinstance(part, str))
+        hints = (described(model, part) for part in reversed(loc) if isinstance(part, str))
         return UserError(f"{where} is empty: there would be nothing to run", next(filter(None, hints), ""))
     told = first["msg"].removeprefix("Value error, ")
     got = f" (got {repr(first['input'])[:80]})" if key else ""
-    return UserError(f"{where}: {told}{got}", _meaning(model, key))
-
-
-def _meaning(model: type[BaseModel], key: str) -> str:
-    """What a key of a model means, in its own words; empty where it has none."""
-    field = model.model_fields.get(key)
-    return f"{key}: {field.description}" if field is not None and field.description else ""
+    return UserError(f"{where}: {told}{got}", described(model, key))
 
 
 #: Names that pydantic puts into a location for the branches of a union.

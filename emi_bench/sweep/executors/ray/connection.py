@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import warnings
 from typing import Any
@@ -17,6 +15,7 @@ from emi_bench.errors import UserError
 from emi_bench.store.leftovers import SCRATCH
 from emi_bench.store.processes import places, tag
 from emi_bench.sweep.executors.ray import private
+from emi_bench.sweep.executors.ray.nodes import nodes_alive
 from emi_bench.sweep.resources import Cluster
 
 LONGEST_PLACE = 9  # of TMPDIR: with our folder, Ray's session and the socket's name it comes to 103
@@ -33,18 +32,6 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a run without a card sees no card
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-}
-RAYLET_START = "RAY_raylet_start_wait_time_s"
-#: Only for a Ray of our own.
-LOCAL = {
-    "RAY_AUTH_MODE": "disabled",
-    # Ray's workers would yield to every other process; a run of a sweep is worth as much as a run by itself.
-    "RAY_worker_niceness": "0",
-    # A busy machine needs more than Ray's 30 to 60 s, for every part of it.
-    "RAY_gcs_server_port_wait_time_s": "120",
-    "RAY_agent_register_timeout_ms": "120000",
-    "RAY_worker_register_timeout_seconds": "120",
-    RAYLET_START: "120",
 }
 INIT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
 
@@ -63,35 +50,21 @@ def join(address: str) -> Cluster:
     return nodes_alive()
 
 
-def nodes_alive() -> Cluster:
-    """What the nodes have that are there now."""
-    import ray
-
-    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return Cluster([node["Resources"] for node in known if node["Alive"]])
-
-
 def start(machine: dict[str, float], *, every_core: bool) -> str:
     """Start a Ray of our own on loopback, with what this machine has; its folder."""
-    # Ray turns 127.0.0.1 into the machine's address and then listens on all interfaces. This variable, read when Ray is
-    # imported, keeps every one of its ports on loopback, where no token has to guard them.
-    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    for key, value in LOCAL.items():
-        os.environ.setdefault(key, value)
+    private.keep_to_loopback()
     if every_core:  # Ray says it to a worker before a run; one that has imported torch by then takes no notice
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     ray = _imported()
     folder = _temp_folder()
     try:
-        with private.patient_start(float(os.environ[RAYLET_START])):
+        with private.patient_start():
             ray.init(
                 address="local",
                 num_cpus=int(machine["CPU"]),
                 num_gpus=int(machine.get("GPU", 0)),
                 include_dashboard=False,
-                _node_ip_address="127.0.0.1",
-                _temp_dir=folder,
-                **private.ready_workers(every_core),
+                **private.local_options(folder, every_core),
                 **INIT,
             )
     except Exception as e:  # of many kinds, and some of its own
@@ -117,7 +90,7 @@ def _imported() -> Any:
 
     # Takes seconds: not while Ray's workers wait for a first run.
     importlib.import_module("emi_bench.sweep.executors.ray.tuning")
-    for name in ("ray", "ray.tune", "ray.train", "ray.data", "ray._private"):
+    for name in ("ray", "ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     private.silence()
     return ray
@@ -128,50 +101,6 @@ def lost_errors() -> tuple[type[BaseException], ...]:
     from ray.exceptions import RayError
 
     return RayError, ConnectionError
-
-
-def card_bytes() -> float:
-    """The memory of the smallest card of the cluster. Every node with cards is asked, and nothing reserved: others may
-    be at work on all of them."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    ask = ray.remote(num_cpus=0, num_gpus=0, max_retries=0)(cards_here)
-    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    nodes = [n["NodeID"] for n in known if n["Alive"] and n["Resources"].get("GPU")]
-    asked = [ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(n, soft=False)).remote() for n in nodes]
-    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=60)
-    sizes: list[float] = []
-    for answer in answered:
-        with contextlib.suppress(ray.exceptions.RayError):  # a node that went away meanwhile
-            sizes += ray.get(answer)
-    if not answered:
-        raise UserError(
-            "no node with a card tells its memory within a minute",
-            hint="say how much it has, `resources: {gpu_memory: 24}`, or give the share, `gpu: 0.2`",
-        )
-    if not sizes:
-        raise UserError(
-            "the cluster has cards, but neither nvidia-smi nor torch sees any of them",
-            hint="install the driver and a CUDA build of torch, or say `resources: {gpu: 0}`",
-        )
-    return min(sizes)
-
-
-def cards_here() -> list[float]:
-    """Bytes of every card of this machine, also of those that this process may not use."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-        told = subprocess.run(ask, capture_output=True, text=True, timeout=30, check=True).stdout
-        return [float(line) * 2**20 for line in told.split("\n") if line.strip()]
-    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        # A process of its own: this one was told to see no card, which torch believes for good.
-        script = "import torch as t; print(*(t.cuda.mem_get_info(i)[1] for i in range(t.cuda.device_count())))"
-        free = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
-        ask = [sys.executable, "-c", script]
-        told = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True, env=free).stdout
-        return [float(word) for word in told.split()]
-    return []
 
 
 def _knock(address: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +10,9 @@ import torch
 from emi_bench.data.dataset import DataSet
 from emi_bench.errors import UserError
 from emi_bench.methods import get_method
-from emi_bench.sweep.asked import Asked
+from emi_bench.sweep.asked import Asked, cluster_of
 from emi_bench.sweep.executors.protocol import Watch
-from emi_bench.sweep.executors.ray import connection, loggers
+from emi_bench.sweep.executors.ray import connection, loggers, nodes
 from emi_bench.sweep.job import Job
 from emi_bench.sweep.plan import Cell
 from emi_bench.sweep.resources import Cluster, card_bytes, cores, this_machine
@@ -27,7 +26,7 @@ class RayExecutor:
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
-        self.address = asked.address or os.environ.get("RAY_ADDRESS") or None
+        self.address = cluster_of(asked.address)
         self._cluster: Cluster | None = None
         self._folder: str | None = None
         if asked.log is not None:
@@ -39,7 +38,7 @@ class RayExecutor:
         return self._cluster
 
     def card_bytes(self) -> float:
-        return card_bytes() if self.address is None else connection.card_bytes()
+        return card_bytes() if self.address is None else nodes.card_bytes()
 
     def start(self, runs: int) -> None:
         if self.address is None:

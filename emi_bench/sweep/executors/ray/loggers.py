@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emi_bench.errors import UserError
+from emi_bench.sweep.executors.ray import private
 
 if TYPE_CHECKING:
     from ray import tune
@@ -27,6 +28,8 @@ def check(name: str, results: str) -> None:
         raise UserError(f"--log {name} is not known", hint=f"there are {', '.join(LOGGERS)}")
     if importlib.util.find_spec(LOGGERS[name][0]) is None:
         raise UserError(f"--log {name} needs the package {LOGGERS[name][0]}", hint=f"pip install {LOGGERS[name][0]}")
+    if name == "tensorboard" and not private.tried():
+        raise UserError("--log tensorboard does not know this version of Ray", hint="use --log mlflow or --log wandb")
     if name == "tensorboard" and "://" in results:
         raise UserError(
             "tensorboard logs are files beside the results, and these are in a bucket",
@@ -51,7 +54,7 @@ def make(name: str, sweep: str, results: str) -> tune.Callback:
     """A logger of Tune's."""
     _, module, attribute = LOGGERS[name]
     if name == "tensorboard":
-        return _tensorboard(f"{folder(name, results)}/{sweep}")
+        return private.curves(f"{folder(name, results)}/{sweep}", curve_of)
     keywords: dict[str, dict[str, str]] = {
         "mlflow": {"experiment_name": sweep},
         "wandb": {
@@ -61,21 +64,3 @@ def make(name: str, sweep: str, results: str) -> tune.Callback:
     }
     callback: tune.Callback = getattr(importlib.import_module(module), attribute)(**keywords.get(name, {}))
     return callback
-
-
-def _tensorboard(place: str) -> tune.Callback:
-    from ray.tune.logger import TBXLoggerCallback
-
-    class Kept(TBXLoggerCallback):
-        """Writes where the curves are to stay. Tune's own writes to a folder of its session, and has it copied once the
-        sweep is over: after Ctrl-C there would be nothing. Its flush after every point comes before the writer's thread
-        has that point; one a second later has it, so that SIGKILL costs no finished task."""
-
-        def log_trial_start(self, trial: Any) -> None:
-            if trial in self._trial_writer:
-                self._trial_writer[trial].close()
-            self._trial_writer[trial] = self._summary_writer_cls(f"{place}/{curve_of(trial)}", flush_secs=1)
-            self._trial_result[trial] = {}
-
-    made: tune.Callback = Kept()  # type: ignore[no-untyped-call]
-    return made

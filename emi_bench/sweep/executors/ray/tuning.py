@@ -19,7 +19,7 @@ from emi_bench.store.leftovers import SCRATCH
 from emi_bench.store.processes import tag
 from emi_bench.sweep.executors.protocol import Watch
 from emi_bench.sweep.executors.ray import loggers
-from emi_bench.sweep.executors.ray.connection import nodes_alive
+from emi_bench.sweep.executors.ray.nodes import nodes_alive
 from emi_bench.sweep.executors.ray.trial import CellTrial, WorkerSpent, run_id_of
 from emi_bench.sweep.job import Job
 from emi_bench.sweep.outcome import Outcome
