@@ -33,6 +33,7 @@ class Grid:
         self._cells: dict[tuple[Row, Setting], list[Run]] = defaultdict(list)
         for r in self.runs:
             self._cells[self.row(r.row.method, r.row.variant), r.setting].append(r)
+        self.older = {r.row for r in self.runs if r.older}  #: rows of earlier versions of a method
         self._asked: dict[tuple[Row, Setting], list[frozenset[int]]] = {}
         self._say_protocols()
         self._say_spare()
@@ -222,9 +223,10 @@ class Grid:
     def _known_rows(self) -> set[Row]:
         return {row for row, _ in self._cells}
 
-    def variants(self, setting: Setting) -> list[Row]:
-        """Named changes of a method's constants that ran in this column."""
-        return sorted((r for r, s in self._cells if s == setting and r.variant), key=lambda r: r.order)
+    def variants(self, setting: Setting, older: bool = False) -> list[Row]:
+        """Named changes of a method's constants that ran in this column; `older`: its earlier versions too."""
+        found = (r for r, s in self._cells if s == setting and r.variant and (older or r not in self.older))
+        return sorted(found, key=lambda r: r.order)
 
     @cached_property
     def focus(self) -> Row | None:

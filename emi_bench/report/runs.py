@@ -55,6 +55,15 @@ class Run:
     command: str
     schema_version: int
     about: dict[str, Any] = field(default_factory=dict)
+    version: int = 1  #: of the method
+    code: str = ""  #: the content of the file of a user's own method
+    train_every: int = 1
+    older: bool = False  #: than other runs of this method, by version or code: see `configurations`
+
+    @property
+    def finished(self) -> str:
+        """When, as a text that sorts."""
+        return str(self.about.get("finished", ""))
 
     @property
     def joint(self) -> bool:
@@ -88,8 +97,11 @@ def named_variant(variant: str, constants: Mapping[str, Any]) -> str:
     >>> named_variant("full", {}), named_variant("", {"lr": 0.5, "smi": False})
     ('', 'lr=0.5, smi=false')
     """
-    told = {k: str(v).lower() if isinstance(v, bool) else v for k, v in constants.items()}
-    return (variant or ", ".join(f"{k}={v}" for k, v in told.items())) if told else ""
+    return (variant or in_words(constants)) if constants else ""
+
+
+def in_words(constants: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in constants.items())
 
 
 def _facts(told: Any) -> Facts | None:
@@ -101,6 +113,10 @@ def _facts(told: Any) -> Facts | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _whole(value: Any) -> int:
+    return int(value) if value and value == value else 1
 
 
 def to_run(record: Mapping[Any, Any]) -> Run:
@@ -130,5 +146,8 @@ def to_run(record: Mapping[Any, Any]) -> Run:
         source=_text(record.get("source")) or dataset,
         command=_text(record.get("command")),
         schema_version=int(version) if version == version else 0,
+        version=_whole(record.get("method_version")),
+        code=_text(record.get("code_sha256")),
+        train_every=_whole(record.get("train_every")),
         about={k: record[k] for k in (*ABOUT, *(PACED if paced == paced else ())) if k in record},
     )

@@ -171,12 +171,6 @@ def test_other_class_orders_for_one_seed_are_said(digits_frame):
     assert "unpaired" in kinds(Grid(digits_frame.assign(class_order=orders)))
 
 
-def test_runs_of_one_cell_with_other_constants_are_said(digits_frame):
-    odd = (digits_frame["method"] == "er") & (digits_frame["seed"] == 1)
-    configs = [c | {"lr": 0.3} if o else c for o, c in zip(odd, digits_frame["config"], strict=True)]
-    assert "config" in kinds(Grid(digits_frame.assign(config=configs)))
-
-
 def test_protocols_of_one_data_set_stand_apart(digits_frame):
     cell = Cell("er", "digits", 5, 50)
     odd = {"n_tasks": 5, "batch": 10, "replay_batch": 64, "width": 4, "precision": "fp32"}

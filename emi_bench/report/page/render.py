@@ -79,7 +79,7 @@ def variant_rows(evidence: Evidence, data: PageData) -> list[dict[str, Any]]:
     """Named changes of a method's constants, each against its default, paired."""
     out, grid = [], evidence.grid
     for setting in grid.settings:
-        for row in grid.variants(setting):
+        for row in grid.variants(setting, older=True):
             cell, base = grid.cell(row, setting), grid.cell(Row(row.method), setting, spare=True)
             summary = summarize(cell, ACCURACY)
             if summary is None:
