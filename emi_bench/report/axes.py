@@ -134,6 +134,12 @@ def papers_rows() -> list[Row]:
     return [Row(name) for name, facts in built_in_facts().items() if facts.place is not None]
 
 
+def papers_bounds() -> tuple[Row, Row]:
+    """The lower and the upper one."""
+    low, high = (row for row in papers_rows() if row.role == "bound")
+    return low, high
+
+
 def competitors() -> list[str]:
     """The paper's methods without the bounds: everyone that a ranking or a sentence may compare."""
     return [row.method for row in papers_rows() if row.role != "bound"]

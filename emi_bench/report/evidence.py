@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from emi_bench.report.axes import ACCURACY, FORGETTING, Metric, Row, Setting, Spread
+from emi_bench.report.axes import ACCURACY, FORGETTING, Metric, Row, Setting, Spread, papers_bounds
 from emi_bench.report.compare import Comparison, comparisons
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Record, Table
@@ -142,8 +142,8 @@ def overall(grid: Grid, settings: Sequence[Setting], metric: Metric) -> list[Ove
     means = np.array([[np.mean(list(c.values())) for c in columns] for columns in cells.values()])
     ranks = stats.rankdata(-means if metric.higher else means, axis=0).mean(axis=1)
     low, high = (
-        np.array([x.mean() if len(x := grid.cell(Row(bound), s).sample(metric)) else NAN for s in settings])
-        for bound in ("finetune", "offline")
+        np.array([x.mean() if len(x := grid.cell(bound, s).sample(metric)) else NAN for s in settings])
+        for bound in papers_bounds()
     )
     out = []
     for (row, columns), rank in zip(cells.items(), ranks, strict=True):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emi_bench import metrics
-from emi_bench.facts import Facts
+from emi_bench.facts import Facts, built_in_facts
 from emi_bench.report.axes import MEMORY, TIME, Row, Setting
 from emi_bench.run.spec import RunSpec, stated
 
@@ -104,11 +104,13 @@ def in_words(constants: Mapping[str, Any]) -> str:
     return ", ".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in constants.items())
 
 
-def _facts(told: Any) -> Facts | None:
-    """As stored: a mapping in results of today, nothing in older ones. What a newer program added is left out."""
+def _facts(told: Any, method: str) -> Facts | None:
+    """As stored: a mapping in results of today, nothing in older ones. What a newer program added is left out; what an
+    older one did not say is taken from the source where the method is built in."""
     if not isinstance(told, Mapping):
         return told if isinstance(told, Facts) else None
-    return Facts(**{f.name: told[f.name] for f in fields(Facts) if f.name in told})
+    known = built_in_facts().get(method) or Facts()
+    return replace(known, **{f.name: told[f.name] for f in fields(Facts) if f.name in told})
 
 
 def _text(value: Any) -> str:
@@ -131,10 +133,10 @@ def to_run(record: Mapping[Any, Any]) -> Run:
     protocol = sorted((k, v) for k, v in stated(record["protocol"]).items() if k != "n_tasks")
     version = record.get("schema_version", 0)
     paced = record.get("cost", float("nan")) or float("nan")
-    dataset = str(record["dataset"])
+    dataset, method = str(record["dataset"]), str(record["method"])
     return Run(
         run_id=str(record["run_id"]),
-        row=Row(str(record["method"]), named_variant(_text(record["variant"]), constants), _facts(record.get("facts"))),
+        row=Row(method, named_variant(_text(record["variant"]), constants), _facts(record.get("facts"), method)),
         setting=Setting(dataset, int(record["n_tasks"]), int(record["memory"]), tuple(protocol)),
         seed=int(record["seed"]),
         values=values,

@@ -216,9 +216,11 @@ def test_a_memory_free_run_serves_no_column_of_another_stream_batch():
     er, finetune, offline = (Cell(m, "digits", 5, 50 if m == "er" else 0) for m in ("er", "finetune", "offline"))
     rows = [run_row(er, s, protocol=protocol(batch=4, replay_batch=16)) for s in range(2)]
     rows += [run_row(c, s, protocol=protocol()) for c in (finetune, offline) for s in range(2)]
+    mine = {"title": "Mine", "uses_memory": False, "joint": True}  # a joint method of the user's own serves it too
+    rows += [r | {"method": "mine", "facts": mine, "run_id": f"{r['seed']:064d}"} for r in rows[-2:]]
     grid = Grid(pd.DataFrame(rows))
     (setting,) = grid.settings
-    assert [grid.cell(Row(m), setting).n for m in ("er", "finetune", "offline")] == [2, 0, 2]
+    assert [grid.cell(Row(m), setting).n for m in ("er", "finetune", "offline", "mine")] == [2, 0, 2, 2]
 
 
 def test_a_part_of_a_data_set_is_a_column_of_its_own_and_not_other_data(digits_frame):

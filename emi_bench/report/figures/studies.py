@@ -9,14 +9,14 @@ import matplotlib as mpl
 import numpy as np
 
 from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, Setting, apart
+from emi_bench.report.axes import ACCURACY, Row, Setting, apart
 from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import INK, NARROW, PAPER, WIDE, Drawing, new_figure, panel_title
 from emi_bench.report.statistics import NAN, contrast
 from emi_bench.report.studies import ALPHAS, METHOD, PARTS, PROTOTYPES, Study, is_study_setting, published, readings
 
-OURS, PUBLISHED = "#d62718", "#404040"
+OURS, PUBLISHED = Row(METHOD).known.colour, "#404040"
 
 
 def _name(kind: str, setting: Setting) -> str:

@@ -100,7 +100,6 @@ class PageData:
         return found
 
     def _describe(self, row: Row, setting: Setting, cell: TableCell) -> dict[str, Any]:
-        matrices = np.stack([r.matrix for r in cell.runs])
         memory = memory_title(setting.memory) if row.uses_memory else "any memory"
         return {
             "method": row.title,
@@ -109,7 +108,7 @@ class PageData:
             "n": cell.n,
             "expected": cell.expected,
             "tasks": setting.n_tasks,
-            "mean": pack(lower(coarse(matrices.mean(axis=0), MEAN_BLOCKS))),
+            "mean": pack(lower(coarse(cell.mean_matrix, MEAN_BLOCKS))),
             "protocol": ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in setting.protocol),
             "published": published_values(row, setting),
             "runs": [self._run(r) for r in cell.runs],
