@@ -12,7 +12,7 @@ from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, Pairs, Row, Setting, is_paper_setting, odd_protocol, papers_rows
 from emi_bench.report.cells import TableCell, summarize
 from emi_bench.report.checks import Records, few, read_runs
-from emi_bench.report.planned import Scope
+from emi_bench.report.options import Scope
 from emi_bench.report.runs import Note, Run
 
 #: The paper's seeds.

@@ -11,9 +11,10 @@ import pytest
 
 from emi_bench import load_runs
 from emi_bench.report.axes import ACCURACY, Row
-from emi_bench.report.build import ReportOptions, build_from
+from emi_bench.report.build import build_from
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.grid import Grid
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.studies import STUDIES, all_studies, readings
 from tests.report.synthetic import Cell, run_row, study_cells, synthetic_runs
 
