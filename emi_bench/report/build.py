@@ -19,7 +19,6 @@ from emi_bench.report.options import ReportOptions
 from emi_bench.report.page.pictures import Picture, picture_of
 from emi_bench.report.page.render import render
 from emi_bench.report.plain import csv_table, csv_text, markdown_table
-from emi_bench.report.planned import FIGURES
 from emi_bench.report.sections import SECTIONS
 from emi_bench.report.written import clear_old
 
@@ -87,8 +86,7 @@ def build_from(
                 report.write(name, text)
     pictures: list[Picture] = []
     if "figures" in options.only:
-        drawings = all_figures(evidence, planned.figures or FIGURES)
-        pictures = _fitting(_write_figures(report, drawings, progress))
+        pictures = _fitting(_write_figures(report, all_figures(evidence), progress))
     if "html" in options.only:
         progress("writing the page")
         report.write("index.html", render(evidence, tables, pictures, sections, options.source))

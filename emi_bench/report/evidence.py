@@ -20,7 +20,7 @@ from emi_bench.report.prediction import Panel, panels
 from emi_bench.report.sentences import Checked, check_sentences
 from emi_bench.report.statistics import ENOUGH, NAN, Contrast, Estimate, contrast, estimate, holm
 from emi_bench.report.studies import STUDIES, Study, all_studies
-from emi_bench.report.tables import MAIN, efficiency_tables, main_tables, study_tables, variants_table
+from emi_bench.report.tables import efficiency_tables, main_tables, study_tables, variants_table
 
 #: run id -> the features' frame (split, label, task, f0 ...), or None where none were kept.
 FeatureFinder = Callable[[str], pd.DataFrame | None]
@@ -99,7 +99,7 @@ class Evidence:
         return list(panels(self.grid))
 
     @cached_property
-    def main(self) -> dict[bool, dict[str, Table]]:
+    def main(self) -> dict[bool, dict[Metric, Table]]:
         """The tables of methods by settings: of the paper's grid (True) and of other settings."""
         return {paper: found for paper in (True, False) if (found := main_tables(self.grid, self.spread, paper))}
 
@@ -109,8 +109,8 @@ class Evidence:
         main = [
             table
             for found in self.main.values()
-            for key, table in found.items()
-            if table.kind != "forgetting" or MAIN[key][1] is self.forgetting
+            for metric, table in found.items()
+            if table.kind != "forgetting" or metric is self.forgetting
         ]
         studies = [s for found in self.studies.values() for s in found]
         rest = [*variants_table(self.grid, self.spread), *study_tables(studies, self.spread)]

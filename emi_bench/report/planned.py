@@ -18,9 +18,6 @@ from emi_bench.report.runs import Run
 from emi_bench.run.spec import MODERN, Protocol, check_keys
 from emi_bench.sweep.grammar import RunGroup, read_grammar
 
-#: The paper's figures, as a sweep names them.
-FIGURES = ("incremental", "kde", "tsne")
-
 
 def has(part: RunGroup, run: Run) -> bool:
     """Whether a run of this part may differ from this one in the seed alone."""
@@ -58,7 +55,7 @@ class Planned:
 
     parts: tuple[RunGroup, ...] = ()
     tables: frozenset[int] = frozenset()  #: of the paper's; all where none is named
-    figures: frozenset[str] = frozenset()  #: of the paper's, see FIGURES; all where none is named
+    figures: frozenset[str] = frozenset()  #: of the paper's, all where none is named
 
     def wants(self, run: Run) -> bool:
         """Whether the run is one of these sweeps."""

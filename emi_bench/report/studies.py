@@ -10,10 +10,9 @@ from functools import cache
 from typing import Any
 
 from emi_bench import reference
-from emi_bench.report.axes import Row, Setting, is_paper_setting
+from emi_bench.report.axes import Kind, Row, Setting, is_paper_setting
 from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
-from emi_bench.report.model import Kind
 from emi_bench.report.runs import Run
 
 Point = tuple[Any, ...]

@@ -8,10 +8,8 @@ from itertools import groupby
 
 from emi_bench.report.axes import (
     ACCURACY,
-    FORGETTING,
-    FORGETTING_RAPTOR,
-    INCREMENTAL,
     MEMORY,
+    PRINTED,
     TIME,
     Metric,
     Row,
@@ -26,19 +24,12 @@ from emi_bench.report.cells import TableCell, summarize
 from emi_bench.report.efficiency import cost_cell, efficiency_rows, efficiency_setting, measured_alone
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import escape
-from emi_bench.report.model import Kind, Line, Table, Text, Value, mark_best
+from emi_bench.report.model import Line, Table, Text, Value, mark_best
 from emi_bench.report.studies import ALPHAS, PARTS, PROTOTYPES, Point, Study, in_a_study, is_study_setting, published
 
 Key = tuple[tuple[str, str | int | float], ...]
 SHARED = " The times are of runs that may have shared a card: sweeps/efficiency.yaml, one run at a time, has not run."
 ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V", 6: "VI"}
-#: What the tables of a grid are about, in order; the page switches between them.
-MAIN: dict[str, tuple[Kind, Metric]] = {
-    "acc": ("accuracy", ACCURACY),
-    "forg": ("forgetting", FORGETTING),
-    "raptor": ("forgetting", FORGETTING_RAPTOR),
-    "inc": ("incremental", INCREMENTAL),
-}
 
 
 def _group_title(setting: Setting, differs: str) -> Text:
@@ -104,8 +95,8 @@ def method_table(
     return replace(table, caption=text)
 
 
-def main_tables(grid: Grid, spread: Spread, paper: bool) -> dict[str, Table]:
-    """Table I and II for the paper's columns, or the same for the others, by the keys of MAIN.
+def main_tables(grid: Grid, spread: Spread, paper: bool) -> dict[Metric, Table]:
+    """Table I and II for the paper's columns, or the same for the others, by metric.
 
     Variants have rows of their own below their method, but for the points of the studies, which have tables.
     """
@@ -113,12 +104,13 @@ def main_tables(grid: Grid, spread: Spread, paper: bool) -> dict[str, Table]:
     aside = _aside(grid) if paper else []
     rows = [r for r in grid.rows(settings, variants=True) if r not in aside and not _is_point(grid, r, settings)]
     out = {}
-    for key, (kind, metric) in MAIN.items() if settings else ():
+    for metric in PRINTED if settings else ():
+        kind = metric.kind
         number = {"accuracy": 1, "forgetting": 2}.get(kind) if paper else None
         title = f"Table {ROMAN[number]}: average {kind}" if number else metric.title
         name = f"table{number}" if number else kind if paper or kind != "incremental" else "incremental_accuracy"
         empty = Table(name, kind, number, title, (), (), ())
-        out[key] = method_table(grid, settings, rows, metric, spread, empty)
+        out[metric] = method_table(grid, settings, rows, metric, spread, empty)
     return out
 
 
