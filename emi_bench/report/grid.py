@@ -158,12 +158,12 @@ class Grid:
 
     def _seeds(self, row: Row, setting: Setting, runs: list[Run], spare: bool) -> frozenset[int]:
         """The seeds that count in a cell; none where all do."""
-        apart = not spare and not row.variant and is_paper_setting(setting)
+        main_only = not spare and not row.variant and is_paper_setting(setting)
         if not self._planned.parts:
-            return self.main_seeds if apart else frozenset()
+            return self.main_seeds if main_only else frozenset()
         empty = self._planned.seeds_at(row.method, setting, self._source(setting))
         asked = self._planned.seeds(runs) if runs else empty
-        main = [seeds for seeds in asked if seeds & TEN] if apart else []
+        main = [seeds for seeds in asked if seeds & TEN] if main_only else []
         return frozenset().union(*(main or asked))
 
     def _source(self, setting: Setting) -> str:

@@ -12,7 +12,7 @@ from emi_bench.registry import did_you_mean
 from emi_bench.report.axes import FORGETTINGS, SPREADS, Spread
 from emi_bench.report.planned import Planned, read_planned
 from emi_bench.report.runs import Run
-from emi_bench.report.written import PARTS
+from emi_bench.report.written import OUTPUTS
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ReportOptions:
     """What a report is about and how it is written. An option that does not exist is refused here."""
 
     sweeps: Sequence[str | Path] = ()  #: sweep files that narrow the report; all runs without
-    only: Sequence[str] = PARTS
+    only: Sequence[str] = OUTPUTS
     spread: Spread = "std"
     forgetting: str = "paper"
     underline: bool = True  #: the second best in LaTeX
@@ -82,7 +82,7 @@ class ReportOptions:
 
     def __post_init__(self) -> None:
         for part in self.only:
-            check_choice("part", part, PARTS)
+            check_choice("part", part, OUTPUTS)
         check_choice("spread", self.spread, SPREADS)
         check_choice("forgetting", self.forgetting, FORGETTINGS)
 

@@ -16,7 +16,7 @@ from emi_bench.report.figures.canvas import INK, NARROW, PAPER, WIDE, Drawing, n
 from emi_bench.report.statistics import NAN, contrast
 from emi_bench.report.studies import ALPHAS, METHOD, PARTS, PROTOTYPES, Study, is_study_setting, published, readings
 
-OURS, PUBLISHED = Row(METHOD).known.colour, "#404040"
+EMI, PUBLISHED = Row(METHOD).known.colour, "#404040"
 
 
 def _name(kind: str, setting: Setting) -> str:
@@ -49,7 +49,7 @@ def ablation(evidence: Evidence) -> Iterator[Drawing]:
                  if any(d[k] for k in PARTS.keys) else "OCM" for d in shown]  # fmt: skip
         figure, (ax,) = new_figure(NARROW + 1.2, 2.6)
         x, paper = np.arange(len(data)), _column(shown, "paper")
-        colours = [OURS if all(points[i]) else "#b9c4d0" for i in order]
+        colours = [EMI if all(points[i]) else "#b9c4d0" for i in order]
         ax.bar(x, _column(shown, "mean"), yerr=np.nan_to_num(_column(shown, "std")), color=colours, width=0.7,
                error_kw={"elinewidth": 0.8})  # fmt: skip
         if not np.isnan(paper).all():
@@ -101,7 +101,7 @@ def prototypes(evidence: Evidence) -> Iterator[Drawing]:
         data = sorted(_data(study), key=lambda d: d["n_proto"])
         figure, (ax,) = new_figure(NARROW, 2.3)
         x, std, paper = _column(data, "n_proto"), np.nan_to_num(_column(data, "std")), _column(data, "paper")
-        ax.errorbar(x, _column(data, "mean"), yerr=std, color=OURS, marker="*", markersize=6, label="ours")
+        ax.errorbar(x, _column(data, "mean"), yerr=std, color=EMI, marker="*", markersize=6, label="ours")
         if not np.isnan(paper).all():
             ax.plot(x, paper, color=PUBLISHED, marker="o", linestyle="--", label="paper")
         ax.set_xticks(x)
@@ -130,8 +130,8 @@ def readings_figure(evidence: Evidence) -> Iterator[Drawing]:
         gap = theirs - float(np.mean(list(base.values())))
         for name, cell in cells.items():
             d, y = contrast(cell.by_seed(ACCURACY), base), names.index(name)
-            ax.plot([d.low, d.high], [y, y], color=OURS, linewidth=1.6)
-            ax.plot(d.mean, y, color=OURS, marker="o", fillstyle="full" if d.paired else "none")
+            ax.plot([d.low, d.high], [y, y], color=EMI, linewidth=1.6)
+            ax.plot(d.mean, y, color=EMI, marker="o", fillstyle="full" if d.paired else "none")
             records.append({"dataset": setting.dataset, "memory": setting.memory, "change": name, "mean": d.mean,
                             "low": d.low, "high": d.high, "n": d.n, "paired": d.paired,
                             "paper_minus_default": gap})  # fmt: skip
