@@ -35,7 +35,7 @@ def _by_version(runs: list[Run], notes: list[Note]) -> list[Run]:
         return ", ".join([*words, f"code {r.code[:6] or 'unknown'}"] if edited else words)
 
     out = [_named(r, ", ".join(filter(None, [r.row.variant, o])), older=True) if (o := older(r)) else r for r in runs]
-    _say("version", "older versions of a method have rows of their own below it", runs, out, notes)
+    _say("version", "runs of an older version of a method, or of its file, have rows of their own", runs, out, notes)
     return out
 
 
