@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTINGS, Metric, Row, Setting, Spread, papers_bounds
+from emi_bench.report.cells import TableCell
 from emi_bench.report.checks import Records, as_records
 from emi_bench.report.compare import Comparison, comparisons
 from emi_bench.report.grid import Grid
@@ -121,6 +122,12 @@ class Evidence:
         """Ours against every other competitor in every column."""
         ours = self.grid.focus
         return differences(self.grid, self.grid.settings, ACCURACY, ours) if ours else []
+
+    def against_default(self, cell: TableCell, method: str, setting: Setting) -> Contrast | None:
+        """A cell's accuracies minus those of the method's default in this column, spare seeds too; None where it has
+        none."""
+        default = self.grid.cell(Row(method), setting, spare=True)
+        return contrast(cell.by_seed(ACCURACY), default.by_seed(ACCURACY)) if default.n else None
 
     @cached_property
     def overall(self) -> dict[str, list[Overall]]:

@@ -16,6 +16,7 @@ from emi_bench.report.evidence import Evidence
 from emi_bench.report.grid import Grid
 from emi_bench.report.options import ReportOptions
 from emi_bench.report.studies import STUDIES, all_studies, readings
+from emi_bench.run.resolve import resolve
 from tests.report.synthetic import Cell, run_row, study_cells, synthetic_runs
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +118,25 @@ def test_an_edited_file_of_the_users_own_is_a_row_of_its_own():
     new = version(mine, 1, range(2), code_sha256="b" * 64)
     new = new.assign(run_id=["e" * 64, "f" * 64], finished="2029-01-01T00:00:00+00:00")
     assert rows(Grid(pd.concat([old, new]))) == {"mine": [0, 1], "mine [code aaaaaa]": [0, 1, 2]}
+
+
+def test_a_cell_of_the_report_is_a_cell_of_the_store():
+    modern = {"preset": "modern", "width": 20, "reservoir": "batched"}  # other constants in the paper's column
+    asked: list[dict[str, Any]] = [
+        {}, {"seed": 1}, {"config": {"lr": 0.5}, "variant": "fast"}, {"config": {"lr": 0.05}, "variant": "fast"},
+        {"config": {"lr": 0.5, "mem_iters": 2}, "variant": "fast"}, {"protocol": modern}, {"protocol": {"batch": 5}},
+        {"protocol": modern, "config": {"lr": 0.5}, "variant": "fast"}, {"memory": 60}, {"config": {"ema": {}}},
+    ]  # fmt: skip
+    specs = [resolve("er", "digits", **({"memory": 50} | a)) for a in asked]
+    specs += [s.model_copy(update=u) for s in specs[:3] for u in ({"method_version": 2}, {"code_sha256": "a" * 64})]
+    specs += [specs[0].model_copy(update={"train_every": 2})]
+    told = [s.model_dump(mode="json", exclude={"dataset", "memory", "seed"}) | {"run_id": s.run_id} for s in specs]
+    rows = [run_row(Cell("er", "digits", 5, s.memory), s.seed, **t) for s, t in zip(specs, told, strict=True)]
+    grid = Grid(pd.DataFrame(rows))
+    found = {r.run_id: (r.row, r.setting) for r in grid.runs}
+    assert len(found) == len(specs)
+    cells = {(s.cell_id, found[s.run_id]) for s in specs}
+    assert len(cells) == len({s.cell_id for s in specs}) == len(set(found.values()))
 
 
 def test_no_cell_of_the_committed_stores_holds_two_configurations():

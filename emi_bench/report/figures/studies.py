@@ -13,7 +13,7 @@ from emi_bench.report.axes import ACCURACY, Row, Setting, apart
 from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import INK, NARROW, PAPER, WIDE, Drawing, new_figure, panel_title
-from emi_bench.report.statistics import NAN, contrast
+from emi_bench.report.statistics import NAN
 from emi_bench.report.studies import ALPHAS, METHOD, PARTS, PROTOTYPES, Study, is_study_setting, published, readings
 
 EMI, PUBLISHED = Row(METHOD).known.colour, "#404040"
@@ -125,11 +125,12 @@ def readings_figure(evidence: Evidence) -> Iterator[Drawing]:
     figure, axes = new_figure(WIDE, 0.8 + 0.2 * len(names), 1, len(found), sharey=True)
     differs = apart(found)
     for ax, (setting, cells) in zip(axes, found.items(), strict=True):
-        base = grid.cell(grid.row(METHOD), setting, spare=True).by_seed(ACCURACY)
+        default = grid.cell(Row(METHOD), setting, spare=True).sample(ACCURACY)
         theirs = printed.get((setting.dataset, setting.memory), NAN) if setting in grid.paper_settings else NAN
-        gap = theirs - float(np.mean(list(base.values())))
+        gap = theirs - float(default.mean())
         for name, cell in cells.items():
-            d, y = contrast(cell.by_seed(ACCURACY), base), names.index(name)
+            d, y = evidence.against_default(cell, METHOD, setting), names.index(name)
+            assert d is not None  # without a default there are no readings
             ax.plot([d.low, d.high], [y, y], color=EMI, linewidth=1.6)
             ax.plot(d.mean, y, color=EMI, marker="o", fillstyle="full" if d.paired else "none")
             records.append({"dataset": setting.dataset, "memory": setting.memory, "change": name, "mean": d.mean,

@@ -18,7 +18,7 @@ from emi_bench.report.model import Section, Table, Value
 from emi_bench.report.page.data import PageData
 from emi_bench.report.page.pictures import Picture, night_style
 from emi_bench.report.plain import plain_value
-from emi_bench.report.statistics import contrast, signed
+from emi_bench.report.statistics import signed
 
 #: Of the numbers in a cell the one that the switch is on.
 SHOWN = "\n".join(f".results[data-metric={m.key}] .m-{m.key} {{ display: inline; }}" for m in PRINTED) + "\n"
@@ -79,11 +79,11 @@ def variant_rows(evidence: Evidence, data: PageData) -> list[dict[str, Any]]:
     out, grid = [], evidence.grid
     for setting in grid.settings:
         for row in grid.variants(setting, older=True):
-            cell, base = grid.cell(row, setting), grid.cell(Row(row.method), setting, spare=True)
+            cell = grid.cell(row, setting)
             summary = summarize(cell, ACCURACY)
             if summary is None:
                 continue
-            d = contrast(cell.by_seed(ACCURACY), base.by_seed(ACCURACY)) if base.n else None
+            d = evidence.against_default(cell, row.method, setting)
             out.append({
                 "index": data.index(row, setting), "title": row.title, "n": cell.n, "mean": f"{summary.mean:.1f}",
                 "where": setting.title,
