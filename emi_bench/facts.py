@@ -26,12 +26,13 @@ class Facts:
     marker: str = ""
     line: str = "-"
     uses_memory: bool = True  #: False: one run a data set and seed serves every memory column
+    joint: bool = False  #: learns all tasks together: no curve, no matrix, batches of its own
 
 
 def facts_of(cls: Any) -> Facts:
     """The facts of a method's class. A class that builds on another one has its own title, citation and colour."""
     own = {f.name: vars(cls)[f.name] for f in fields(Facts) if f.name in vars(cls)}
-    return Facts(**({"title": cls.name, "uses_memory": cls.uses_memory} | own))
+    return Facts(**({"title": cls.name, "uses_memory": cls.uses_memory, "joint": cls.joint} | own))
 
 
 @cache

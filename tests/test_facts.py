@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 from emi_bench.facts import built_in_facts, facts_of
 from emi_bench.methods import get_method, load_plugin
 from emi_bench.methods.er import ER
+from emi_bench.report.runs import to_run
 from emi_bench.run.resolve import resolve
 from emi_bench.run.spec import RunSpec
+from tests.report.synthetic import Cell, run_row
 
 GOLDEN = Path(__file__).parent / "golden" / "run_ids.json"
 IDS: dict[str, str] = json.loads(GOLDEN.read_text())
@@ -42,6 +45,11 @@ def test_facts_are_read_without_torch() -> None:
     code = "import sys; from emi_bench.facts import built_in_facts; built_in_facts(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_facts_that_an_older_program_did_not_store_come_from_the_source() -> None:
+    older = {k: v for k, v in asdict(built_in_facts()["offline"]).items() if k != "joint"}
+    assert to_run(run_row(Cell("offline", "digits", 5, 0), 0, facts=older)).row.known.joint
 
 
 def test_a_method_that_builds_on_another_does_not_take_its_place() -> None:

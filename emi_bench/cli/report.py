@@ -90,7 +90,8 @@ def report(
     Half-finished sweeps are fine: every number says how many runs stand behind it, a missing cell is an en dash.
     It reads the results alone: --data-root and --plugin are taken so that the options of a sweep serve here too.
     """
-    from emi_bench.report.build import ReportOptions, build
+    from emi_bench.report.build import build
+    from emi_bench.report.options import ReportOptions
 
     if plugin:
         load_plugins(plugin)
@@ -140,7 +141,7 @@ def table(
 
     [bold]Example[/bold]  emi-bench table 1 --columns cifar100:1000,2000 --format latex
     """
-    from emi_bench.report.build import ReportOptions
+    from emi_bench.report.options import ReportOptions
 
     options = ReportOptions(
         spread=cast(Spread, spread), forgetting=forgetting, ours=ours, methods=_words(methods), columns=columns or (),
@@ -163,9 +164,10 @@ def _table_command(number: int) -> Callable[..., None]:
 
 def table_text(number: int, format_: str, results: str, options: object) -> str:
     """One table in one format; for a grid that is not the paper's, the tables that stand in for it."""
-    from emi_bench.report.build import ReportOptions, check_choice, evidence_of
+    from emi_bench.report.evidence import evidence_of
     from emi_bench.report.latex import latex_table
     from emi_bench.report.model import NUMBERED
+    from emi_bench.report.options import ReportOptions, check_choice
     from emi_bench.report.plain import csv_table, fitted_table, markdown_table
     from emi_bench.store import load_runs
 

@@ -20,29 +20,43 @@ SPREADS: dict[Spread, str] = {
     "sem": "standard error of the mean",
     "ci95": "half-width of the 95 % t interval of the mean",
 }
+Kind = Literal["accuracy", "forgetting", "incremental", "variants", "ablation", "alpha", "prototypes", "efficiency"]
 Pairs = tuple[tuple[str, Any], ...]  #: a protocol's fields that are set, by name
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of the runs, how it is printed and which way is better."""
+    """A column of the runs, in which tables it is printed and how, and which way is better."""
 
     name: str
     title: str
+    kind: Kind
     higher: bool
     scale: float = 100.0
+    key: str = ""  #: in the page's styles and data
+    short: str = ""  #: what the page's switch calls it
+    words: str = ""  #: how it is computed, for captions
 
 
-ACCURACY = Metric("average_accuracy", "Average accuracy", True)
-INCREMENTAL = Metric("average_incremental_accuracy", "Average incremental accuracy", True)
-FORGETTING = Metric("forgetting", "Average forgetting", False)
-FORGETTING_RAPTOR = Metric("forgetting_raptor", "Average forgetting (T tasks, all rows)", False)
-TIME = Metric("ms_per_batch", "Training time (ms per batch)", False, 1.0)
-MEMORY = Metric("peak_memory_bytes", "Peak memory (GB)", False, 1e-9)
+ACCURACY = Metric("average_accuracy", "Average accuracy", "accuracy", True, key="acc", short="Accuracy")
+FORGETTING = Metric(
+    "forgetting", "Average forgetting", "forgetting", False, key="forg", short="Forgetting",
+    words="Forgetting: mean over the first T-1 tasks of the best accuracy before the last task minus the last",
+)  # fmt: skip
+FORGETTING_RAPTOR = Metric(
+    "forgetting_raptor", "Average forgetting (T tasks, all rows)", "forgetting", False, key="raptor",
+    short="Forgetting (T tasks)",
+    words="Forgetting: mean over all T tasks of the best accuracy of all rows minus the last",
+)  # fmt: skip
+INCREMENTAL = Metric(
+    "average_incremental_accuracy", "Average incremental accuracy", "incremental", True, key="inc", short="Incremental"
+)
+#: What the tables of a grid are about, in order; the page switches between them.
+PRINTED = (ACCURACY, FORGETTING, FORGETTING_RAPTOR, INCREMENTAL)
+TIME = Metric("ms_per_batch", "Training time (ms per batch)", "efficiency", False, 1.0)
+MEMORY = Metric("peak_memory_bytes", "Peak memory (GB)", "efficiency", False, 1e-9)
 #: By the names that the reference files give them.
-TABLE_METRICS: dict[str, Metric] = {
-    m.name: m for m in (ACCURACY, INCREMENTAL, FORGETTING, FORGETTING_RAPTOR, TIME, MEMORY)
-} | {"memory_gb": MEMORY}
+TABLE_METRICS: dict[str, Metric] = {m.name: m for m in (*PRINTED, TIME, MEMORY)} | {"memory_gb": MEMORY}
 FORGETTINGS: dict[str, Metric] = {"paper": FORGETTING, "raptor": FORGETTING_RAPTOR}
 
 
@@ -132,6 +146,12 @@ class Row:
 def papers_rows() -> list[Row]:
     """The fifteen rows of its tables."""
     return [Row(name) for name, facts in built_in_facts().items() if facts.place is not None]
+
+
+def papers_bounds() -> tuple[Row, Row]:
+    """The lower and the upper one."""
+    low, high = (row for row in papers_rows() if row.role == "bound")
+    return low, high
 
 
 def competitors() -> list[str]:

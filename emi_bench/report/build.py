@@ -8,23 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emi_bench import reference
-from emi_bench.errors import UserError
-from emi_bench.facts import built_in_facts
-from emi_bench.registry import did_you_mean
-from emi_bench.report.axes import FORGETTINGS, SPREADS, Spread
-from emi_bench.report.checks import Records, as_records
+from emi_bench.report.checks import Records
 from emi_bench.report.compare import headline
-from emi_bench.report.evidence import CurveFinder, Evidence, FeatureFinder
+from emi_bench.report.evidence import CurveFinder, Evidence, FeatureFinder, evidence_of
 from emi_bench.report.figures import Drawing, all_figures, save
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table, preview
 from emi_bench.report.model import Table
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.page.pictures import Picture, picture_of
 from emi_bench.report.page.render import render
 from emi_bench.report.plain import csv_table, csv_text, markdown_table
-from emi_bench.report.planned import FIGURES, Scope, read_planned
 from emi_bench.report.sections import SECTIONS
-from emi_bench.report.written import PARTS, clear_old
+from emi_bench.report.written import clear_old
 
 PAGE_LIMIT = 1_200_000  #: bytes of pictures in the page, so that it can be mailed
 Progress = Callable[[str], None]
@@ -50,68 +46,6 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
         self.files.append(path)
-
-
-def check_choice(kind: str, value: str, known: Iterable[str]) -> None:
-    """Refuse an option that does not exist, with the list."""
-    if value not in list(known):
-        raise UserError(f"unknown {kind} '{value}'", hint=f"choose from {', '.join(known)}")
-
-
-def columns_of(texts: Sequence[str]) -> tuple[tuple[str, frozenset[int]], ...]:
-    """
-    >>> columns_of(["cifar10:200,500", "digits"])
-    (('cifar10', frozenset({200, 500})), ('digits', frozenset()))
-    """
-    out = []
-    for text in texts:
-        # A user's own data may have a colon in its name.
-        dataset, colon, told = text.rpartition(":")
-        sizes = [m.strip() for m in told.split(",")] if colon else []
-        if colon and not all(m.isdigit() for m in sizes):
-            raise UserError(f"'{text}' names no columns", hint="write DATASET:MEMORY,MEMORY or DATASET alone")
-        out.append((dataset if colon else text, frozenset(map(int, sizes))))
-    return tuple(out)
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """What a report is about and how it is written. An option that does not exist is refused here."""
-
-    sweeps: Sequence[str | Path] = ()  #: sweep files that narrow the report; all runs without
-    only: Sequence[str] = PARTS
-    spread: Spread = "std"
-    forgetting: str = "paper"
-    underline: bool = True  #: the second best in LaTeX
-    ours: str = ""  #: the method the report is about
-    methods: Sequence[str] = ()  #: rows; all without
-    columns: Sequence[str] = ()  #: DATASET:MEMORY,...; all without
-    paper_grid: bool = False  #: the paper's whole frame, dashes where nothing ran
-    source: str = ""  #: what the page calls the store
-
-    def __post_init__(self) -> None:
-        for part in self.only:
-            check_choice("part", part, PARTS)
-        check_choice("spread", self.spread, SPREADS)
-        check_choice("forgetting", self.forgetting, FORGETTINGS)
-
-    def scope(self, ran: Iterable[str]) -> Scope:
-        """The same for the grid. `ran`: methods of the store; a name that neither it nor the package has is refused."""
-        known = {*ran, *built_in_facts()}
-        for name in [*self.methods, *([self.ours] if self.ours else [])]:
-            if name not in known:
-                raise UserError(f"no run is of a method '{name}'", hint=did_you_mean(name, known))
-        methods = dict.fromkeys([*self.methods, *([self.ours] if self.ours and self.methods else [])])
-        return Scope(read_planned(self.sweeps), tuple(methods), columns_of(self.columns), self.ours, self.paper_grid)
-
-
-def evidence_of(
-    records: Records, options: ReportOptions, features: FeatureFinder | None = None, curves: CurveFinder | None = None
-) -> Evidence:
-    """What a store's runs say, as far as the options ask for it."""
-    rows = as_records(records)
-    grid = Grid(rows, options.scope({str(r["method"]) for r in rows}))
-    return Evidence(grid, options.spread, FORGETTINGS[options.forgetting], features, curves)
 
 
 def build(
@@ -152,8 +86,7 @@ def build_from(
                 report.write(name, text)
     pictures: list[Picture] = []
     if "figures" in options.only:
-        drawings = all_figures(evidence, planned.figures or FIGURES)
-        pictures = _fitting(_write_figures(report, drawings, progress))
+        pictures = _fitting(_write_figures(report, all_figures(evidence), progress))
     if "html" in options.only:
         progress("writing the page")
         report.write("index.html", render(evidence, tables, pictures, sections, options.source))

@@ -9,11 +9,6 @@ from emi_bench.report.cells import Summary
 from emi_bench.report.latex import escape
 from emi_bench.report.model import Text
 
-FORGETTING_WORDS = {
-    "forgetting": "mean over the first T-1 tasks of the best accuracy before the last task minus the last",
-    "forgetting_raptor": "mean over all T tasks of the best accuracy of all rows minus the last",
-}
-
 
 def counts(summaries: Iterable[Summary]) -> str:
     """How many runs stand behind the numbers.
@@ -46,12 +41,11 @@ def caption(
         if metric is None
         else f" ({'%, ' if metric.scale == 100 else ''}{'higher' if metric.higher else 'lower'} is better)"
     )
-    words = FORGETTING_WORDS.get(metric.name if metric else "", "")
     spread_words = f" Mean ± {SPREADS[spread]}," if any(s.spread == s.spread for s in summaries) else ""
     n = counts(summaries)
     parts = [
         f"{what}{better}.",
-        f" Forgetting: {words}." if words else "",
+        f" {metric.words}." if metric and metric.words else "",
         f"{spread_words} {n}",
         " – is a cell without runs or without this metric." if missing else "",
         extra,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,11 @@ class TableCell:
 
     def sample(self, metric: Metric) -> NDArray[np.float64]:
         return np.array(list(self.by_seed(metric).values()), dtype=np.float64)
+
+    @cached_property
+    def mean_matrix(self) -> NDArray[np.float64]:
+        """Mean over the runs, 0-1, (T,T), NaN above the diagonal."""
+        return np.asarray(np.mean([r.matrix for r in self.runs], axis=0))
 
     def curves(self) -> NDArray[np.float64]:
         """Incremental accuracy A_i = mean_{j<=i} a[i][j] of each run, percent: (n, T)."""

@@ -13,6 +13,7 @@ import pandas as pd
 from emi_bench.errors import UserError
 from emi_bench.facts import built_in_facts
 from emi_bench.report.axes import Row, Setting
+from emi_bench.report.configurations import named_apart
 from emi_bench.report.runs import REQUIRED, Note, Run, to_run
 
 #: Protocol fields by which a run saw a part of its data set.
@@ -38,7 +39,7 @@ def read_runs(records: Records, wanted: Callable[[Run], bool] = lambda _: True) 
     column = ("setting.dataset", "setting.n_tasks", "setting.memory")
     runs.sort(key=attrgetter(*column, "row.method", "row.variant", "seed", "run_id"))
     notes: list[Note] = []
-    for step in (_same_file_twice, _incomplete, _other_contents, _same_cell_twice):
+    for step in (_same_file_twice, _incomplete, _other_contents, named_apart, _same_cell_twice):
         runs = step(runs, notes)
     for look in (_schemas, _orders, _configs, _strangers, _lonely):
         look(runs, notes)
@@ -106,7 +107,7 @@ def _other_contents(runs: list[Run], notes: list[Note]) -> list[Run]:
         seen[r.setting.dataset, part][str(r.about.get("data_fingerprint"))].append(r)
     aside: set[str] = set()
     for contents in seen.values():
-        kept = max(contents, key=lambda f: (len(contents[f]), max(_finished(r) for r in contents[f]), f))
+        kept = max(contents, key=lambda f: (len(contents[f]), max(r.finished for r in contents[f]), f))
         odd = [r for f, some in contents.items() if f != kept for r in some]
         if odd:
             where, most = odd[0].setting.dataset, len(contents[kept])
@@ -116,10 +117,6 @@ def _other_contents(runs: list[Run], notes: list[Note]) -> list[Run]:
     return [r for r in runs if r.run_id not in aside]
 
 
-def _finished(run: Run) -> str:
-    return str(run.about.get("finished", ""))
-
-
 def _same_cell_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
     by_cell: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for r in runs:
@@ -127,11 +124,9 @@ def _same_cell_twice(runs: list[Run], notes: list[Note]) -> list[Run]:
     clashes = [c for c in by_cell.values() if len(c) > 1]
     if clashes:
         said = (f"{c[0].name} ({len(c)} runs)" for c in clashes)
-        notes.append(
-            Note("duplicate", f"{len(clashes)} cells hold several runs of one seed (the method's version or constants "
-                 f"changed); the one that finished last is used: {few(said)}")
-        )  # fmt: skip
-    return [max(c, key=lambda r: (_finished(r), r.run_id)) for c in by_cell.values()]
+        text = f"{len(clashes)} cells hold several runs of one seed; the one that finished last is used: {few(said)}"
+        notes.append(Note("duplicate", text))
+    return [max(c, key=lambda r: (r.finished, r.run_id)) for c in by_cell.values()]
 
 
 def _schemas(runs: list[Run], notes: list[Note]) -> None:
@@ -164,7 +159,7 @@ def _configs(runs: list[Run], notes: list[Note]) -> None:
     odd = _differs(runs, cell_key, lambda r: repr(sorted(r.config.items(), key=lambda kv: str(kv[0]))))
     if odd:
         said = (r.name.partition(" seed")[0] for r in odd)
-        notes.append(Note("config", f"cells whose runs have different constants: {few(said)}"))
+        notes.append(Note("config", f"cells whose runs differ in constants that cannot change a result: {few(said)}"))
 
 
 def _strangers(runs: list[Run], notes: list[Note]) -> None:

@@ -10,15 +10,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from emi_bench.report.axes import ACCURACY, FORGETTING, Metric, Row, Setting, Spread
+from emi_bench.report.axes import ACCURACY, FORGETTING, FORGETTINGS, Metric, Row, Setting, Spread, papers_bounds
+from emi_bench.report.cells import TableCell
+from emi_bench.report.checks import Records, as_records
 from emi_bench.report.compare import Comparison, comparisons
 from emi_bench.report.grid import Grid
 from emi_bench.report.model import Record, Table
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.prediction import Panel, panels
 from emi_bench.report.sentences import Checked, check_sentences
 from emi_bench.report.statistics import ENOUGH, NAN, Contrast, Estimate, contrast, estimate, holm
 from emi_bench.report.studies import STUDIES, Study, all_studies
-from emi_bench.report.tables import all_tables, main_tables
+from emi_bench.report.tables import efficiency_tables, main_tables, study_tables, variants_table
 
 #: run id -> the features' frame (split, label, task, f0 ...), or None where none were kept.
 FeatureFinder = Callable[[str], pd.DataFrame | None]
@@ -97,13 +100,22 @@ class Evidence:
         return list(panels(self.grid))
 
     @cached_property
-    def main(self) -> dict[bool, dict[str, Table]]:
+    def main(self) -> dict[bool, dict[Metric, Table]]:
         """The tables of methods by settings: of the paper's grid (True) and of other settings."""
-        return {paper: found for paper in (True, False) if (found := main_tables(self, paper))}
+        return {paper: found for paper in (True, False) if (found := main_tables(self.grid, self.spread, paper))}
 
     @cached_property
     def tables(self) -> list[Table]:
-        return all_tables(self)
+        """Every table the store can serve, the paper's own first."""
+        main = [
+            table
+            for found in self.main.values()
+            for metric, table in found.items()
+            if table.kind != "forgetting" or metric is self.forgetting
+        ]
+        studies = [s for found in self.studies.values() for s in found]
+        rest = [*variants_table(self.grid, self.spread), *study_tables(studies, self.spread)]
+        return sorted([*main, *rest, *efficiency_tables(self.grid, self.spread)], key=lambda t: t.number or 99)
 
     @cached_property
     def differences(self) -> list[Difference]:
@@ -111,11 +123,26 @@ class Evidence:
         ours = self.grid.focus
         return differences(self.grid, self.grid.settings, ACCURACY, ours) if ours else []
 
+    def against_default(self, cell: TableCell, method: str, setting: Setting) -> Contrast | None:
+        """A cell's accuracies minus those of the method's default in this column, spare seeds too; None where it has
+        none."""
+        default = self.grid.cell(Row(method), setting, spare=True)
+        return contrast(cell.by_seed(ACCURACY), default.by_seed(ACCURACY)) if default.n else None
+
     @cached_property
     def overall(self) -> dict[str, list[Overall]]:
         """Over the paper's columns, and over the others."""
         groups = {"paper": self.grid.paper_settings, "other": self.grid.other_settings}
         return {name: found for name, s in groups.items() if (found := overall(self.grid, s, ACCURACY))}
+
+
+def evidence_of(
+    records: Records, options: ReportOptions, features: FeatureFinder | None = None, curves: CurveFinder | None = None
+) -> Evidence:
+    """What a store's runs say, as far as the options ask for it."""
+    rows = as_records(records)
+    grid = Grid(rows, options.scope({str(r["method"]) for r in rows}))
+    return Evidence(grid, options.spread, FORGETTINGS[options.forgetting], features, curves)
 
 
 def differences(grid: Grid, settings: Sequence[Setting], metric: Metric, ours: Row) -> list[Difference]:
@@ -142,8 +169,8 @@ def overall(grid: Grid, settings: Sequence[Setting], metric: Metric) -> list[Ove
     means = np.array([[np.mean(list(c.values())) for c in columns] for columns in cells.values()])
     ranks = stats.rankdata(-means if metric.higher else means, axis=0).mean(axis=1)
     low, high = (
-        np.array([x.mean() if len(x := grid.cell(Row(bound), s).sample(metric)) else NAN for s in settings])
-        for bound in ("finetune", "offline")
+        np.array([x.mean() if len(x := grid.cell(bound, s).sample(metric)) else NAN for s in settings])
+        for bound in papers_bounds()
     )
     out = []
     for (row, columns), rank in zip(cells.items(), ranks, strict=True):

@@ -12,7 +12,7 @@ from emi_bench import reference
 from emi_bench.report.axes import ACCURACY, Pairs, Row, Setting, is_paper_setting, odd_protocol, papers_rows
 from emi_bench.report.cells import TableCell, summarize
 from emi_bench.report.checks import Records, few, read_runs
-from emi_bench.report.planned import Scope
+from emi_bench.report.options import Scope
 from emi_bench.report.runs import Note, Run
 
 #: The paper's seeds.
@@ -33,14 +33,15 @@ class Grid:
         self._cells: dict[tuple[Row, Setting], list[Run]] = defaultdict(list)
         for r in self.runs:
             self._cells[self.row(r.row.method, r.row.variant), r.setting].append(r)
-        self._asked: dict[tuple[Row, Setting], list[frozenset[int]]] = {}
+        self.older = {r.row for r in self.runs if r.older}  #: rows of earlier versions of a method
+        self._made: dict[tuple[Row, Setting, bool], TableCell] = {}
         self._say_protocols()
         self._say_spare()
 
     def _usual_ours(self) -> str:
-        """The user's own method, if there is one; else EMI."""
+        """The user's own method, if there is one; else the paper's."""
         own = [method for method in self._facts if Row(method).own]
-        return own[0] if len(own) == 1 else "emi"
+        return own[0] if len(own) == 1 else next(row.method for row in papers_rows() if row.role == "ours")
 
     def row(self, method: str, variant: str = "") -> Row:
         """A row with what its latest run says of it; the report decides who is ours."""
@@ -134,6 +135,12 @@ class Grid:
         In the paper's columns the default runs are those of its ten seeds (of the sweeps that have them); `spare` adds
         the seeds that other sweeps used, against which their variants are paired.
         """
+        key = (row, setting, spare)
+        if key not in self._made:
+            self._made[key] = self._cell(self.row(row.method, row.variant), setting, spare)
+        return self._made[key]
+
+    def _cell(self, row: Row, setting: Setting, spare: bool) -> TableCell:
         runs = self._cells.get((row, setting), [])
         if not runs and not row.uses_memory:
             runs = self._memory_free(row, setting)
@@ -151,15 +158,12 @@ class Grid:
 
     def _seeds(self, row: Row, setting: Setting, runs: list[Run], spare: bool) -> frozenset[int]:
         """The seeds that count in a cell; none where all do."""
-        apart = not spare and not row.variant and is_paper_setting(setting)
+        main_only = not spare and not row.variant and is_paper_setting(setting)
         if not self._planned.parts:
-            return self.main_seeds if apart else frozenset()
-        key = (row, setting)
-        if key not in self._asked:
-            empty = self._planned.seeds_at(row.method, setting, self._source(setting))
-            self._asked[key] = self._planned.seeds(runs) if runs else empty
-        asked = self._asked[key]
-        main = [seeds for seeds in asked if seeds & TEN] if apart else []
+            return self.main_seeds if main_only else frozenset()
+        empty = self._planned.seeds_at(row.method, setting, self._source(setting))
+        asked = self._planned.seeds(runs) if runs else empty
+        main = [seeds for seeds in asked if seeds & TEN] if main_only else []
         return frozenset().union(*(main or asked))
 
     def _source(self, setting: Setting) -> str:
@@ -174,7 +178,7 @@ class Grid:
         if setting.protocol in fits:
             return fits[setting.protocol]
         # How a memory is used means nothing without one, and a joint method has batches of its own.
-        idle = {"replay_batch", "reservoir"} | ({"batch"} if row.method == "offline" else set())
+        idle = {"replay_batch", "reservoir"} | ({"batch"} if row.known.joint else set())
         wanted = {k: v for k, v in setting.protocol if k not in idle}
         same = [runs for p, runs in fits.items() if {k: v for k, v in p if k not in idle} == wanted]
         return same[0] if len(same) == 1 else []
@@ -212,7 +216,7 @@ class Grid:
     def joint(self, row: Row, setting: Setting) -> bool:
         """Whether all tasks are learned together here: no curve, no matrix, no step to compare with others'."""
         runs = self.cell(row, setting).runs
-        return all(r.joint for r in runs) if runs else row.method == "offline"
+        return all(r.joint for r in runs) if runs else row.known.joint
 
     def ran(self, setting: Setting) -> list[Row]:
         """The rows of a column that have runs in it."""
@@ -222,9 +226,10 @@ class Grid:
     def _known_rows(self) -> set[Row]:
         return {row for row, _ in self._cells}
 
-    def variants(self, setting: Setting) -> list[Row]:
-        """Named changes of a method's constants that ran in this column."""
-        return sorted((r for r, s in self._cells if s == setting and r.variant), key=lambda r: r.order)
+    def variants(self, setting: Setting, older: bool = False) -> list[Row]:
+        """Named changes of a method's constants that ran in this column; `older`: its earlier versions too."""
+        found = (r for r, s in self._cells if s == setting and r.variant and (older or r not in self.older))
+        return sorted(found, key=lambda r: r.order)
 
     @cached_property
     def focus(self) -> Row | None:

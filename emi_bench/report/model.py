@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-from emi_bench.report.axes import Row
+from emi_bench.report.axes import Kind, Row
 from emi_bench.report.cells import Summary
 
 DASH = "–"
 DAGGER = "†"
 TIE = 1e-9  #: two means this close are equal: sums of the same numbers in another order
 Record = Mapping[str, Any]  #: a line of a CSV file
-Kind = Literal["accuracy", "forgetting", "incremental", "variants", "ablation", "alpha", "prototypes", "efficiency"]
 #: The paper's tables by number.
 NUMBERED: dict[int, Kind] = {
     1: "accuracy", 2: "forgetting", 3: "ablation", 4: "alpha", 5: "prototypes", 6: "efficiency",

@@ -18,9 +18,6 @@ from emi_bench.report.runs import Run
 from emi_bench.run.spec import MODERN, Protocol, check_keys
 from emi_bench.sweep.grammar import RunGroup, read_grammar
 
-#: The paper's figures, as a sweep names them.
-FIGURES = ("incremental", "kde", "tsne")
-
 
 def has(part: RunGroup, run: Run) -> bool:
     """Whether a run of this part may differ from this one in the seed alone."""
@@ -58,7 +55,7 @@ class Planned:
 
     parts: tuple[RunGroup, ...] = ()
     tables: frozenset[int] = frozenset()  #: of the paper's; all where none is named
-    figures: frozenset[str] = frozenset()  #: of the paper's, see FIGURES; all where none is named
+    figures: frozenset[str] = frozenset()  #: of the paper's, all where none is named
 
     def wants(self, run: Run) -> bool:
         """Whether the run is one of these sweeps."""
@@ -83,34 +80,6 @@ class Planned:
 
     def _at(self, setting: Setting, source: str) -> list[RunGroup]:
         return [p for p in self.parts if is_at(p, source, setting.memory, setting.n_tasks, setting.protocol)]
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What of a store a report is about. Without anything: all of it, about EMI or the one method of the user's own.
-
-    `planned`: the sweeps; their methods and memories have a row and a column also before they have run, and a complete
-    cell has as many runs as its own sweeps ask for. Without sweeps these are the paper's ten in its own columns, else
-    the most that any cell of the data set has.
-    """
-
-    planned: Planned = Planned()
-    methods: tuple[str, ...] = ()  #: none: all
-    columns: tuple[tuple[str, frozenset[int]], ...] = ()  #: data set and memories, none of them: all
-    ours: str = ""  #: the method whose row is last and which is compared with the others
-    paper_grid: bool = False  #: the paper's rows and columns also where nothing ran or was planned
-
-    def has_column(self, dataset: str, memory: int) -> bool:
-        """Whether a column was asked for; runs without a memory (0) serve all columns of their data set."""
-        fitting = [memories for d, memories in self.columns if d == dataset]
-        return not self.columns or any(not m or not memory or memory in m for m in fitting)
-
-    def has_method(self, method: str) -> bool:
-        return not self.methods or method in self.methods
-
-    def wants(self, run: Run) -> bool:
-        at = self.has_method(run.row.method) and self.has_column(run.setting.dataset, run.setting.memory)
-        return at and self.planned.wants(run)
 
 
 def read_planned(paths: Sequence[str | Path]) -> Planned:

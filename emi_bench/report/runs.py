@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emi_bench import metrics
-from emi_bench.facts import Facts
+from emi_bench.facts import Facts, built_in_facts
 from emi_bench.report.axes import MEMORY, TIME, Row, Setting
 from emi_bench.run.spec import RunSpec, stated
 
@@ -55,6 +55,15 @@ class Run:
     command: str
     schema_version: int
     about: dict[str, Any] = field(default_factory=dict)
+    version: int = 1  #: of the method
+    code: str = ""  #: the content of the file of a user's own method
+    train_every: int = 1
+    older: bool = False  #: than other runs of this method, by version or code: see `configurations`
+
+    @property
+    def finished(self) -> str:
+        """When, as a text that sorts."""
+        return str(self.about.get("finished", ""))
 
     @property
     def joint(self) -> bool:
@@ -88,19 +97,28 @@ def named_variant(variant: str, constants: Mapping[str, Any]) -> str:
     >>> named_variant("full", {}), named_variant("", {"lr": 0.5, "smi": False})
     ('', 'lr=0.5, smi=false')
     """
-    told = {k: str(v).lower() if isinstance(v, bool) else v for k, v in constants.items()}
-    return (variant or ", ".join(f"{k}={v}" for k, v in told.items())) if told else ""
+    return (variant or in_words(constants)) if constants else ""
 
 
-def _facts(told: Any) -> Facts | None:
-    """As stored: a mapping in results of today, nothing in older ones. What a newer program added is left out."""
+def in_words(constants: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in constants.items())
+
+
+def _facts(told: Any, method: str) -> Facts | None:
+    """As stored: a mapping in results of today, nothing in older ones. What a newer program added is left out; what an
+    older one did not say is taken from the source where the method is built in."""
     if not isinstance(told, Mapping):
         return told if isinstance(told, Facts) else None
-    return Facts(**{f.name: told[f.name] for f in fields(Facts) if f.name in told})
+    known = built_in_facts().get(method) or Facts()
+    return replace(known, **{f.name: told[f.name] for f in fields(Facts) if f.name in told})
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _whole(value: Any) -> int:
+    return int(value) if value and value == value else 1
 
 
 def to_run(record: Mapping[Any, Any]) -> Run:
@@ -115,10 +133,10 @@ def to_run(record: Mapping[Any, Any]) -> Run:
     protocol = sorted((k, v) for k, v in stated(record["protocol"]).items() if k != "n_tasks")
     version = record.get("schema_version", 0)
     paced = record.get("cost", float("nan")) or float("nan")
-    dataset = str(record["dataset"])
+    dataset, method = str(record["dataset"]), str(record["method"])
     return Run(
         run_id=str(record["run_id"]),
-        row=Row(str(record["method"]), named_variant(_text(record["variant"]), constants), _facts(record.get("facts"))),
+        row=Row(method, named_variant(_text(record["variant"]), constants), _facts(record.get("facts"), method)),
         setting=Setting(dataset, int(record["n_tasks"]), int(record["memory"]), tuple(protocol)),
         seed=int(record["seed"]),
         values=values,
@@ -130,5 +148,8 @@ def to_run(record: Mapping[Any, Any]) -> Run:
         source=_text(record.get("source")) or dataset,
         command=_text(record.get("command")),
         schema_version=int(version) if version == version else 0,
+        version=_whole(record.get("method_version")),
+        code=_text(record.get("code_sha256")),
+        train_every=_whole(record.get("train_every")),
         about={k: record[k] for k in (*ABOUT, *(PACED if paced == paced else ())) if k in record},
     )

@@ -10,10 +10,9 @@ from functools import cache
 from typing import Any
 
 from emi_bench import reference
-from emi_bench.report.axes import Row, Setting, is_paper_setting
+from emi_bench.report.axes import Kind, Row, Setting, is_paper_setting
 from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
-from emi_bench.report.model import Kind
 from emi_bench.report.runs import Run
 
 Point = tuple[Any, ...]
@@ -141,11 +140,11 @@ def all_studies(grid: Grid, about: About) -> list[Study]:
 
 def in_a_study(grid: Grid, row: Row, setting: Setting) -> bool:
     """Whether a variant is a point of the three studies, which have tables of their own."""
-    if row.method != METHOD:
+    if row.method != METHOD or row in grid.older:
         return False
     changed = set(grid.cell(row, setting).runs[0].constants)
     mine = grid.cell(row, setting).runs[0].config
-    return any(changed <= set(about.keys) for about in STUDIES.values()) or any(
+    return any(set() < changed <= set(about.keys) for about in STUDIES.values()) or any(
         mine.get(k) is False for k in PARTS.keys
     )
 

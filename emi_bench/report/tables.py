@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from emi_bench.report.axes import (
     ACCURACY,
-    FORGETTING,
-    FORGETTING_RAPTOR,
-    INCREMENTAL,
     MEMORY,
+    PRINTED,
     TIME,
     Metric,
     Row,
@@ -27,22 +24,12 @@ from emi_bench.report.cells import TableCell, summarize
 from emi_bench.report.efficiency import cost_cell, efficiency_rows, efficiency_setting, measured_alone
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import escape
-from emi_bench.report.model import Kind, Line, Table, Text, Value, mark_best
+from emi_bench.report.model import Line, Table, Text, Value, mark_best
 from emi_bench.report.studies import ALPHAS, PARTS, PROTOTYPES, Point, Study, in_a_study, is_study_setting, published
-
-if TYPE_CHECKING:
-    from emi_bench.report.evidence import Evidence
 
 Key = tuple[tuple[str, str | int | float], ...]
 SHARED = " The times are of runs that may have shared a card: sweeps/efficiency.yaml, one run at a time, has not run."
 ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V", 6: "VI"}
-#: What the tables of a grid are about, in order; the page switches between them.
-MAIN: dict[str, tuple[Kind, Metric]] = {
-    "acc": ("accuracy", ACCURACY),
-    "forg": ("forgetting", FORGETTING),
-    "raptor": ("forgetting", FORGETTING_RAPTOR),
-    "inc": ("incremental", INCREMENTAL),
-}
 
 
 def _group_title(setting: Setting, differs: str) -> Text:
@@ -108,22 +95,22 @@ def method_table(
     return replace(table, caption=text)
 
 
-def main_tables(evidence: Evidence, paper: bool) -> dict[str, Table]:
-    """Table I and II for the paper's columns, or the same for the others, by the keys of MAIN.
+def main_tables(grid: Grid, spread: Spread, paper: bool) -> dict[Metric, Table]:
+    """Table I and II for the paper's columns, or the same for the others, by metric.
 
     Variants have rows of their own below their method, but for the points of the studies, which have tables.
     """
-    grid = evidence.grid
     settings = grid.paper_settings if paper else grid.other_settings
     aside = _aside(grid) if paper else []
     rows = [r for r in grid.rows(settings, variants=True) if r not in aside and not _is_point(grid, r, settings)]
     out = {}
-    for key, (kind, metric) in MAIN.items() if settings else ():
+    for metric in PRINTED if settings else ():
+        kind = metric.kind
         number = {"accuracy": 1, "forgetting": 2}.get(kind) if paper else None
         title = f"Table {ROMAN[number]}: average {kind}" if number else metric.title
         name = f"table{number}" if number else kind if paper or kind != "incremental" else "incremental_accuracy"
         empty = Table(name, kind, number, title, (), (), ())
-        out[key] = method_table(grid, settings, rows, metric, evidence.spread, empty)
+        out[metric] = method_table(grid, settings, rows, metric, spread, empty)
     return out
 
 
@@ -143,16 +130,15 @@ def _aside(grid: Grid) -> list[Row]:
     return [r for r in found if frame or (grid.main_seeds and not seeds[r] & grid.main_seeds)]
 
 
-def variants_table(evidence: Evidence) -> list[Table]:
+def variants_table(grid: Grid, spread: Spread) -> list[Table]:
     """The variants that stand aside of the paper's rows, each below its default."""
-    grid = evidence.grid
     rows = _aside(grid)
     if not rows:
         return []
     settings = [s for s in grid.paper_settings if any(grid.cell(r, s).n for r in rows)]
     empty = Table("variants", "variants", None, "Variants: average accuracy", (), (), ())
     every = sorted({grid.row(r.method) for r in rows} | set(rows), key=lambda r: r.order)
-    return [method_table(grid, settings, every, ACCURACY, evidence.spread, empty)]
+    return [method_table(grid, settings, every, ACCURACY, spread, empty)]
 
 
 def _study_value(study: Study, point: Point, spread: Spread) -> Value:
@@ -169,7 +155,7 @@ def _points(study: Study) -> list[Point]:
     return [*paper, *(p for p in study.points if p not in paper)]
 
 
-def _ablation(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
+def _ablation(study: Study, spread: Spread, table: Table) -> tuple[Table, str, str]:
     """Table III: which parts are on, and the accuracy."""
     check, known = Text("✓", r"\checkmark"), list(published(PARTS))
     lines = [
@@ -181,10 +167,10 @@ def _ablation(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
     extra = "".join(f" The first row is {row.title} itself." for row in study.stand_in.values())
     if study.seeds:
         extra += f" All rows are over the seeds {', '.join(map(str, study.seeds))} of the ablation."
-    return replace(table, stub=stub, groups=groups, blocks=mark_best([lines], True)), f"Ablation of EMI on|{extra}"
+    return replace(table, stub=stub, groups=groups, blocks=mark_best([lines], True)), "Ablation of EMI on", extra
 
 
-def _alpha(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
+def _alpha(study: Study, spread: Spread, table: Table) -> tuple[Table, str, str]:
     """Table IV: alpha by alpha_b."""
     points = _points(study)
     alphas, alphas_b = (sorted({p[i] for p in points}) for i in (0, 1))
@@ -196,55 +182,51 @@ def _alpha(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
     ]
     columns = tuple(Text(f"α_b = {b:g}", rf"$\alpha_b = {b:.1f}$") for b in alphas_b)
     marked = mark_best([lines], True, across=True)
-    return replace(table, stub=(Text(""),), groups=((Text(""), columns),), blocks=marked), "Thresholds of DMI on|"
+    return replace(table, stub=(Text(""),), groups=((Text(""), columns),), blocks=marked), "Thresholds of DMI on", ""
 
 
-def _prototypes(study: Study, spread: Spread, table: Table) -> tuple[Table, str]:
+def _prototypes(study: Study, spread: Spread, table: Table) -> tuple[Table, str, str]:
     """Table V: samples per prototype."""
     points = sorted(_points(study))
     line = Line((Text("Accuracy"),), tuple(_study_value(study, p, spread) for p in points))
     columns = tuple(Text(str(p[0])) for p in points)
     stub, marked = (Text("N_p", r"$N_\text{p}$"),), mark_best([[line]], True, across=True)
-    return replace(table, stub=stub, groups=((Text(""), columns),), blocks=marked), "Samples per prototype on|"
+    return replace(table, stub=stub, groups=((Text(""), columns),), blocks=marked), "Samples per prototype on", ""
 
 
 MAKERS = {PARTS.kind: _ablation, ALPHAS.kind: _alpha, PROTOTYPES.kind: _prototypes}
 
 
-def study_tables(evidence: Evidence) -> list[Table]:
+def study_tables(studies: Iterable[Study], spread: Spread) -> list[Table]:
     """Table III-V where the store has their runs; the same for any other column with such runs."""
     out = []
-    for kind, studies in evidence.studies.items():
-        for s in studies:
-            where = s.setting.title
-            number = s.about.number if is_study_setting(s.setting) else None
-            name = f"table{number}" if number else f"{kind}_{s.setting.slug}"
-            title = f"Table {ROMAN[number]}: {kind}" if number else f"{kind.capitalize()} on {where}"
-            table, words = MAKERS[s.about.kind](
-                s, evidence.spread, Table(name, s.about.kind, number, title, (), (), ())
-            )
-            what, _, extra = words.partition("|")
-            told = f"{what} {where}: average accuracy"
-            text = caption(told, ACCURACY, table.summaries, evidence.spread, extra, table.has_gaps)
-            out.append(replace(table, caption=text))
+    for s in studies:
+        kind, where = s.about.kind, s.setting.title
+        number = s.about.number if is_study_setting(s.setting) else None
+        name = f"table{number}" if number else f"{kind}_{s.setting.slug}"
+        title = f"Table {ROMAN[number]}: {kind}" if number else f"{kind.capitalize()} on {where}"
+        table, what, extra = MAKERS[kind](s, spread, Table(name, kind, number, title, (), (), ()))
+        told = f"{what} {where}: average accuracy"
+        text = caption(told, ACCURACY, table.summaries, spread, extra, table.has_gaps)
+        out.append(replace(table, caption=text))
     return out
 
 
-def efficiency_tables(evidence: Evidence) -> list[Table]:
+def efficiency_tables(grid: Grid, spread: Spread) -> list[Table]:
     """Table VI for the paper's three methods; for other data sets, every method at the largest memory."""
-    out, grid = [], evidence.grid
+    out = []
     setting = efficiency_setting(grid)
     if setting is not None:
         cells = {row: cost_cell(grid, row, setting) for row in efficiency_rows()}
         packed = "" if measured_alone(grid, setting) else SHARED
         empty = Table("table6", "efficiency", 6, "Table VI: efficiency", (), (), ())
-        out.append(_efficiency(setting, cells, evidence.spread, empty, packed))
+        out.append(_efficiency(setting, cells, spread, empty, packed))
     for _, members in groupby(grid.other_settings, key=lambda s: s.family):
         last = list(members)[-1]
         cells = {r: grid.cell(r, last) for r in grid.rows([last]) if not grid.joint(r, last)}
         title = f"Efficiency on {dataset_title(last.dataset)}"
         empty = Table(f"efficiency_{last.slug}", "efficiency", None, title, (), (), ())
-        out.append(_efficiency(last, cells, evidence.spread, empty))
+        out.append(_efficiency(last, cells, spread, empty))
     return [t for t in out if t.summaries]
 
 
@@ -268,15 +250,3 @@ def _efficiency(
     extra = f" Device: {', '.join(devices)}.{several}{packed}{protocol_words([setting])}"
     what = f"Efficiency on {setting.title}"
     return replace(table, caption=caption(what, None, table.summaries, spread, extra, table.has_gaps))
-
-
-def all_tables(evidence: Evidence) -> list[Table]:
-    """Every table the store can serve, the paper's own first."""
-    main = [
-        table
-        for found in evidence.main.values()
-        for key, table in found.items()
-        if table.kind != "forgetting" or MAIN[key][1] is evidence.forgetting
-    ]
-    rest = [*variants_table(evidence), *study_tables(evidence), *efficiency_tables(evidence)]
-    return sorted([*main, *rest], key=lambda t: t.number or 99)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-PARTS = ("tables", "figures", "html")
+OUTPUTS = ("tables", "figures", "html")
 MANIFEST = ".report-files"  #: the list, one path a line
 
 

@@ -21,7 +21,8 @@ RUN_COLUMNS = [c for c in COLUMNS if c not in ("after_task", "task", "accuracy",
 
 #: Provenance that `load_runs` gives a column each, and what it takes from the specification; older files lack some.
 TOLD = ["class_order", "data_fingerprint", "losses", "versions", "git_sha", "threads", "started", "finished", "command"]
-OF_SPEC = ["config", "protocol", "source", "facts", "left_out", "by_preset", "cost", "train_every"]
+OF_SPEC = ["config", "protocol", "source", "facts", "left_out", "by_preset", "cost", "train_every", "method_version",
+           "code_sha256"]  # fmt: skip
 ORDER = ["dataset", "method", "variant", "memory", "seed"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.grid import Grid
-from emi_bench.report.planned import Scope
+from emi_bench.report.options import Scope
 from tests.report.synthetic import digits_runs, grid_cells, study_cells, synthetic_runs, tidy
 
 SMALL = [("cifar10", 5, 200), ("cifar10", 5, 500), ("cifar100", 10, 500), ("cifar100", 10, 1000)]

@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 
 from emi_bench.cli.report import register, table_text
 from emi_bench.errors import UserError
-from emi_bench.report.build import ReportOptions, build, build_from
+from emi_bench.report.build import build, build_from
 from emi_bench.report.cells import Summary
 from emi_bench.report.latex import latex_table, latex_value
 from emi_bench.report.model import Value
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.planned import read_planned
 from emi_bench.report.written import MANIFEST
 from tests.report.synthetic import digits_runs

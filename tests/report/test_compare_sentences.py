@@ -11,10 +11,11 @@ from scipy import stats
 
 from emi_bench import reference
 from emi_bench.report.axes import Row, papers_rows
-from emi_bench.report.build import ReportOptions, build_from
+from emi_bench.report.build import build_from
 from emi_bench.report.compare import by_method, headline, several_sources, tally, verdict
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.grid import Grid
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.plain import csv_text
 from emi_bench.report.sentences import CHECKS, Checked, check_sentences
 from emi_bench.report.sentences.grades import near

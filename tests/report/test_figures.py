@@ -15,8 +15,7 @@ import pytest
 
 from emi_bench.facts import Facts
 from emi_bench.report.axes import Row, papers_rows
-from emi_bench.report.build import ReportOptions, evidence_of
-from emi_bench.report.evidence import Evidence
+from emi_bench.report.evidence import Evidence, evidence_of
 from emi_bench.report.figures import Drawing, all_figures, save
 from emi_bench.report.figures.canvas import band, look, new_figure
 from emi_bench.report.figures.curves import incremental
@@ -25,6 +24,7 @@ from emi_bench.report.figures.matrices import heat_maps
 from emi_bench.report.figures.studies import readings_figure
 from emi_bench.report.figures.tradeoffs import cost
 from emi_bench.report.grid import Grid
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.page.pictures import night, night_style, picture_of
 from emi_bench.report.planned import read_planned
 from tests.report.synthetic import Cell, grid_cells, run_row, synthetic_runs

@@ -18,11 +18,12 @@ from emi_bench.cli.options import complete_datasets, complete_methods, complete_
 from emi_bench.errors import UserError
 from emi_bench.facts import Facts
 from emi_bench.report.axes import Row
-from emi_bench.report.build import ReportOptions, build_from, columns_of, evidence_of
-from emi_bench.report.evidence import Evidence
+from emi_bench.report.build import build_from
+from emi_bench.report.evidence import Evidence, evidence_of
 from emi_bench.report.figures.curves import incremental
 from emi_bench.report.latex import latex_table
 from emi_bench.report.model import Table
+from emi_bench.report.options import ReportOptions, columns_of
 from emi_bench.report.page.pictures import picture_of
 from emi_bench.report.plain import fitted_table
 from tests.report.synthetic import Cell, grid_cells, synthetic_runs
@@ -180,13 +181,15 @@ def test_one_method_shows_its_constants():
     assert "NAME" in CliRunner().invoke(cli.app, ["methods", "--help"]).output
 
 
-def test_reports_import_no_torch_and_no_ray(tmp_path):
+def test_reports_import_no_torch_and_no_ray_and_tables_nothing_that_draws(tmp_path):
     write_store(synthetic_runs(grid_cells(["er"], [("digits", 2, 50)]), range(1)), tmp_path / "results")
     code = (
         "import sys\nfrom emi_bench.cli.app import app\n"
+        "heavy = {'torch', 'torchvision', 'ray', 'matplotlib', 'fontTools', 'jinja2'}\n"
         "for words in ('table1', 'table 2 --format csv', 'report --out out'):\n"
         "    app(words.split(), standalone_mode=False)\n"
-        "    assert not {'torch', 'torchvision', 'ray'} & set(sys.modules), words\n"
+        "    drawing = {'matplotlib', 'fontTools', 'jinja2'} if words.startswith('report') else set()\n"
+        "    assert not (heavy - drawing) & set(sys.modules), (words, heavy & set(sys.modules))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from emi_bench.report.axes import papers_rows
-from emi_bench.report.build import ReportOptions, build_from
+from emi_bench.report.build import build_from
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.page.data import coarse, lower, pack
 from tests.report.synthetic import digits_runs, synthetic_runs
 

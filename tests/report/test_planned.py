@@ -14,9 +14,10 @@ from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures import all_figures
 from emi_bench.report.figures.studies import readings_figure
 from emi_bench.report.grid import Grid
+from emi_bench.report.options import Scope
 from emi_bench.report.page.data import PageData
 from emi_bench.report.page.render import results_table
-from emi_bench.report.planned import Scope, read_planned
+from emi_bench.report.planned import read_planned
 from emi_bench.report.runs import Run, to_run
 from emi_bench.run.spec import RunSpec
 from emi_bench.sweep.check import read_sweep

@@ -11,11 +11,11 @@ from scipy import stats
 
 from emi_bench import load_runs, reference
 from emi_bench.report.axes import ACCURACY, Row, papers_rows
-from emi_bench.report.build import ReportOptions, evidence_of
-from emi_bench.report.evidence import Evidence
+from emi_bench.report.evidence import Evidence, evidence_of
 from emi_bench.report.figures.canvas import save
 from emi_bench.report.figures.prediction import prediction
 from emi_bench.report.grid import Grid
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.prediction import PublishedValue, common, correlations, is_proxy, order, published, steps
 from emi_bench.report.proxy import proxy_section
 from emi_bench.report.sentences.scope import proxy_says, reach

@@ -13,7 +13,7 @@ from emi_bench.report.axes import ACCURACY, FORGETTING, Row
 from emi_bench.report.compare import minus
 from emi_bench.report.evidence import differences, overall
 from emi_bench.report.grid import Grid
-from emi_bench.report.planned import Scope
+from emi_bench.report.options import Scope
 from emi_bench.report.statistics import contrast, estimate, exact_wilcoxon, holm, improvement, independent
 from tests.report.synthetic import digits_runs, grid_cells, synthetic_runs
 

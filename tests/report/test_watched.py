@@ -10,11 +10,12 @@ import pytest
 
 from emi_bench import anytime, load_anytime, load_runs
 from emi_bench.data import load
-from emi_bench.report.build import ReportOptions, build
+from emi_bench.report.build import build
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.anytime import over_steps
 from emi_bench.report.figures.tradeoffs import budget, cost
 from emi_bench.report.grid import Grid
+from emi_bench.report.options import ReportOptions
 from emi_bench.report.watched import equal_compute, short_stream_words, while_the_stream_runs
 from emi_bench.run.execute import execute
 from emi_bench.run.resolve import resolve

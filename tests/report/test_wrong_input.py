@@ -171,12 +171,6 @@ def test_other_class_orders_for_one_seed_are_said(digits_frame):
     assert "unpaired" in kinds(Grid(digits_frame.assign(class_order=orders)))
 
 
-def test_runs_of_one_cell_with_other_constants_are_said(digits_frame):
-    odd = (digits_frame["method"] == "er") & (digits_frame["seed"] == 1)
-    configs = [c | {"lr": 0.3} if o else c for o, c in zip(odd, digits_frame["config"], strict=True)]
-    assert "config" in kinds(Grid(digits_frame.assign(config=configs)))
-
-
 def test_protocols_of_one_data_set_stand_apart(digits_frame):
     cell = Cell("er", "digits", 5, 50)
     odd = {"n_tasks": 5, "batch": 10, "replay_batch": 64, "width": 4, "precision": "fp32"}
@@ -222,9 +216,11 @@ def test_a_memory_free_run_serves_no_column_of_another_stream_batch():
     er, finetune, offline = (Cell(m, "digits", 5, 50 if m == "er" else 0) for m in ("er", "finetune", "offline"))
     rows = [run_row(er, s, protocol=protocol(batch=4, replay_batch=16)) for s in range(2)]
     rows += [run_row(c, s, protocol=protocol()) for c in (finetune, offline) for s in range(2)]
+    mine = {"title": "Mine", "uses_memory": False, "joint": True}  # a joint method of the user's own serves it too
+    rows += [r | {"method": "mine", "facts": mine, "run_id": f"{r['seed']:064d}"} for r in rows[-2:]]
     grid = Grid(pd.DataFrame(rows))
     (setting,) = grid.settings
-    assert [grid.cell(Row(m), setting).n for m in ("er", "finetune", "offline")] == [2, 0, 2]
+    assert [grid.cell(Row(m), setting).n for m in ("er", "finetune", "offline", "mine")] == [2, 0, 2, 2]
 
 
 def test_a_part_of_a_data_set_is_a_column_of_its_own_and_not_other_data(digits_frame):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
+from typing import get_args
 
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures import anytime, curves, features, intervals, matrices, prediction, studies, tradeoffs
 from emi_bench.report.figures.canvas import Drawing, save
-from emi_bench.report.planned import FIGURES
+from emi_bench.sweep.grammar.model import Figure
 
 __all__ = ["Drawing", "all_figures", "save"]
 
-#: In the order of the page. A sweep can leave out those that have one of the names in FIGURES.
+#: In the order of the page. A sweep can leave out those whose name the grammar has.
 MAKERS: dict[str, Callable[[Evidence], Iterator[Drawing]]] = {
     "prediction": prediction.prediction,
     "incremental": curves.incremental,
@@ -32,8 +33,9 @@ MAKERS: dict[str, Callable[[Evidence], Iterator[Drawing]]] = {
 }
 
 
-def all_figures(evidence: Evidence, paper: Container[str] = FIGURES) -> Iterator[Drawing]:
-    """Every figure the store can serve, one at a time, so that only one is in memory. `paper`: which of the paper's."""
+def all_figures(evidence: Evidence) -> Iterator[Drawing]:
+    """Every figure the store can serve and the sweeps ask for, one at a time, so that only one is in memory."""
+    asked = evidence.grid.scope.planned.figures
     for name, make in MAKERS.items():
-        if name in paper or name not in FIGURES:
+        if not asked or name in asked or name not in get_args(Figure):
             yield from make(evidence)

@@ -21,7 +21,7 @@ Matrix = NDArray[np.float64]
 
 def mean_matrix(grid: Grid, row: Row, setting: Setting) -> Matrix:
     """Mean over the runs, percent, (T,T), NaN above the diagonal."""
-    return np.asarray(np.mean([r.matrix for r in grid.cell(row, setting).runs], axis=0) * 100)
+    return grid.cell(row, setting).mean_matrix * 100
 
 
 def heat_maps(evidence: Evidence) -> Iterator[Drawing]:

@@ -9,14 +9,14 @@ import matplotlib as mpl
 import numpy as np
 
 from emi_bench import reference
-from emi_bench.report.axes import ACCURACY, Setting, apart
+from emi_bench.report.axes import ACCURACY, Row, Setting, apart
 from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.figures.canvas import INK, NARROW, PAPER, WIDE, Drawing, new_figure, panel_title
-from emi_bench.report.statistics import NAN, contrast
+from emi_bench.report.statistics import NAN
 from emi_bench.report.studies import ALPHAS, METHOD, PARTS, PROTOTYPES, Study, is_study_setting, published, readings
 
-OURS, PUBLISHED = "#d62718", "#404040"
+EMI, PUBLISHED = Row(METHOD).known.colour, "#404040"
 
 
 def _name(kind: str, setting: Setting) -> str:
@@ -49,7 +49,7 @@ def ablation(evidence: Evidence) -> Iterator[Drawing]:
                  if any(d[k] for k in PARTS.keys) else "OCM" for d in shown]  # fmt: skip
         figure, (ax,) = new_figure(NARROW + 1.2, 2.6)
         x, paper = np.arange(len(data)), _column(shown, "paper")
-        colours = [OURS if all(points[i]) else "#b9c4d0" for i in order]
+        colours = [EMI if all(points[i]) else "#b9c4d0" for i in order]
         ax.bar(x, _column(shown, "mean"), yerr=np.nan_to_num(_column(shown, "std")), color=colours, width=0.7,
                error_kw={"elinewidth": 0.8})  # fmt: skip
         if not np.isnan(paper).all():
@@ -101,7 +101,7 @@ def prototypes(evidence: Evidence) -> Iterator[Drawing]:
         data = sorted(_data(study), key=lambda d: d["n_proto"])
         figure, (ax,) = new_figure(NARROW, 2.3)
         x, std, paper = _column(data, "n_proto"), np.nan_to_num(_column(data, "std")), _column(data, "paper")
-        ax.errorbar(x, _column(data, "mean"), yerr=std, color=OURS, marker="*", markersize=6, label="ours")
+        ax.errorbar(x, _column(data, "mean"), yerr=std, color=EMI, marker="*", markersize=6, label="ours")
         if not np.isnan(paper).all():
             ax.plot(x, paper, color=PUBLISHED, marker="o", linestyle="--", label="paper")
         ax.set_xticks(x)
@@ -125,13 +125,14 @@ def readings_figure(evidence: Evidence) -> Iterator[Drawing]:
     figure, axes = new_figure(WIDE, 0.8 + 0.2 * len(names), 1, len(found), sharey=True)
     differs = apart(found)
     for ax, (setting, cells) in zip(axes, found.items(), strict=True):
-        base = grid.cell(grid.row(METHOD), setting, spare=True).by_seed(ACCURACY)
+        default = grid.cell(Row(METHOD), setting, spare=True).sample(ACCURACY)
         theirs = printed.get((setting.dataset, setting.memory), NAN) if setting in grid.paper_settings else NAN
-        gap = theirs - float(np.mean(list(base.values())))
+        gap = theirs - float(default.mean())
         for name, cell in cells.items():
-            d, y = contrast(cell.by_seed(ACCURACY), base), names.index(name)
-            ax.plot([d.low, d.high], [y, y], color=OURS, linewidth=1.6)
-            ax.plot(d.mean, y, color=OURS, marker="o", fillstyle="full" if d.paired else "none")
+            d, y = evidence.against_default(cell, METHOD, setting), names.index(name)
+            assert d is not None  # without a default there are no readings
+            ax.plot([d.low, d.high], [y, y], color=EMI, linewidth=1.6)
+            ax.plot(d.mean, y, color=EMI, marker="o", fillstyle="full" if d.paired else "none")
             records.append({"dataset": setting.dataset, "memory": setting.memory, "change": name, "mean": d.mean,
                             "low": d.low, "high": d.high, "n": d.n, "paired": d.paired,
                             "paper_minus_default": gap})  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emi_bench import reference
-from emi_bench.report.axes import Row, Setting, apart, dataset_title, memory_title
+from emi_bench.report.axes import PRINTED, Row, Setting, apart, dataset_title, memory_title
 from emi_bench.report.cells import TableCell
 from emi_bench.report.grid import Grid
 from emi_bench.report.latex import latex_table
@@ -100,7 +100,6 @@ class PageData:
         return found
 
     def _describe(self, row: Row, setting: Setting, cell: TableCell) -> dict[str, Any]:
-        matrices = np.stack([r.matrix for r in cell.runs])
         memory = memory_title(setting.memory) if row.uses_memory else "any memory"
         return {
             "method": row.title,
@@ -109,18 +108,15 @@ class PageData:
             "n": cell.n,
             "expected": cell.expected,
             "tasks": setting.n_tasks,
-            "mean": pack(lower(coarse(matrices.mean(axis=0), MEAN_BLOCKS))),
+            "mean": pack(lower(coarse(cell.mean_matrix, MEAN_BLOCKS))),
             "protocol": ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in setting.protocol),
             "published": published_values(row, setting),
             "runs": [self._run(r) for r in cell.runs],
         }
 
     def _run(self, run: Run) -> list[Any]:
-        numbers = (
-            run.values[k]
-            for k in ("average_accuracy", "forgetting", "forgetting_raptor", "average_incremental_accuracy")
-        )
-        shown = [None if v != v else round(v * 100, 3) for v in numbers]
+        numbers = (run.values[m.name] * m.scale for m in PRINTED)
+        shown = [None if v != v else round(v, 3) for v in numbers]
         cost = [None if (v := run.values[k]) != v else round(v, 3) for k in ("ms_per_batch", "wall_seconds")]
         peak = run.values["peak_memory_bytes"]
         same = {k: v for k, v in run.about.items() if k not in ("started", "finished", "class_order")}
@@ -142,7 +138,13 @@ class PageData:
 
     def document(self) -> str:
         """The JSON the page embeds, safe inside a script element."""
+        kinds = [m.kind for m in PRINTED]
+        metrics = [
+            {"key": m.key, "name": m.name, "title": m.title, "short": m.short, "main": m.kind not in kinds[:i]}
+            for i, m in enumerate(PRINTED)
+        ]  # of two readings of one kind the first is the main one
         whole = {
+            "metrics": metrics,
             "levels": LEVELS, "unknown": UNKNOWN, "cells": self._out, "configs": self._configs.items,
             "facts": self._facts.items, "commands": self._commands.items,
             "texts": self._texts, "t": [round(t_quantile(df), 4) for df in range(1, 100)],

@@ -3,7 +3,8 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   const code = Object.fromEntries([...alphabet].map((c, i) => [c, i]));
-  const RUN = ["id", "seed", "acc", "forg", "raptor", "inc", "ms", "seconds", "mb", "matrix", "config", "facts", "command", "finished", "order"];
+  const main = data.metrics.filter((m) => m.main);
+  const RUN = ["id", "seed", ...data.metrics.map((m) => m.key), "ms", "seconds", "mb", "matrix", "config", "facts", "command", "finished", "order"];
   const dialog = document.getElementById("detail");
 
   const el = (tag, attributes = {}, ...children) => {
@@ -121,9 +122,9 @@
     const cell = data.cells[index];
     if (!cell) return;
     const runs = cell.runs.map((r) => Object.fromEntries(RUN.map((k, i) => [k, r[i]])));
-    const line = (title, key) => {
+    const line = ({ key, name, title }) => {
       const v = runs.map((r) => r[key]).filter((x) => x !== null);
-      const published = cell.published.filter((p) => p.metric === { acc: "average_accuracy", forg: "forgetting" }[key])
+      const published = cell.published.filter((p) => p.metric === name)
         .map((p) => `${p.mean.toFixed(1)}${p.std === null ? "" : ` ± ${p.std.toFixed(1)}`} (${p.source})`).join("; ");
       return [title, v.length ? fixed(mean(v)) + (v.length > 1 ? ` ± ${fixed(spread(v))}` : "") : "–", String(v.length), published];
     };
@@ -132,12 +133,11 @@
       el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() }, "×"),
       el("h2", { id: "detail-title" }, cell.title),
       el("p", { class: "hint" }, `${cell.n} of ${cell.expected} runs · ${cell.tasks} tasks · ${cell.protocol}`),
-      table(["Metric (%)", "Mean ± std", "n", "Published"], [line("Average accuracy", "acc"), line("Forgetting (T−1 tasks)", "forg"),
-        line("Forgetting (T tasks)", "raptor"), line("Average incremental accuracy", "inc")]),
+      table(["Metric (%)", "Mean ± std", "n", "Published"], data.metrics.map(line)),
       el("div", { class: "two" }, meanMap(cell), curves(cell, runs)),
       el("h3", {}, "Runs"),
-      table(["Seed", "Matrix", "Accuracy", "Forgetting", "Incremental", "ms/batch", "Seconds", "MB", "Run"], runs.map((r) => [
-        String(r.seed), heatMap(rows(unpack(r.matrix)), 48, `matrix of seed ${r.seed}`), fixed(r.acc, 2), fixed(r.forg, 2), fixed(r.inc, 2),
+      table(["Seed", "Matrix", ...main.map((m) => m.short), "ms/batch", "Seconds", "MB", "Run"], runs.map((r) => [
+        String(r.seed), heatMap(rows(unpack(r.matrix)), 48, `matrix of seed ${r.seed}`), ...main.map((m) => fixed(r[m.key], 2)),
         fixed(r.ms), fixed(r.seconds, 0), fixed(r.mb, 0),
         el("details", {}, el("summary", {}, r.id), el("p", {}, command(r)),
           el("p", { class: "hint" }, [r.finished && `finished ${r.finished}`, r.order && `class order ${r.order}`].filter(Boolean).join(" · ")))])),
@@ -184,7 +184,7 @@
     const box = document.getElementById("pair");
     if (!x || !y || x === y) { box.replaceChildren(el("p", { class: "hint" }, "Choose two methods that ran here.")); return; }
     const of = (cell, key) => new Map(cell.runs.map((r) => [r[1], r[RUN.indexOf(key)]]).filter(([, v]) => v !== null));
-    const line = ([title, key]) => {
+    const line = ({ key, title }) => {
       const p = of(x, key), q = of(y, key);
       const d = [...p.keys()].filter((s) => q.has(s)).map((s) => p.get(s) - q.get(s));
       const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
@@ -198,7 +198,7 @@
     const limit = Math.max(0.01, ...gap.flat().map((v) => Math.abs(v)).filter((v) => !Number.isNaN(v)));
     const shown = (title, canvas) => el("div", {}, el("h3", {}, title), canvas);
     box.replaceChildren(
-      table(["Metric", "Difference", "95 % interval", "Above", "n"], [["Average accuracy", "acc"], ["Forgetting (T−1 tasks)", "forg"], ["Average incremental accuracy", "inc"]].map(line)),
+      table(["Metric", "Difference", "95 % interval", "Above", "n"], main.map(line)),
       el("div", { class: "two" }, shown(a, heatMap(maps[0], 200, `matrix of ${a}`)), shown(b, heatMap(maps[1], 200, `matrix of ${b}`)),
         shown(`${a} − ${b}`, heatMap(gap.map((row) => row.map((v) => v / limit)), 200, "difference of the matrices", twoSided))),
       el("p", { class: "hint" }, `The difference's scale is ±${(100 * limit).toFixed(0)} points, blue where ${a} is better.`),

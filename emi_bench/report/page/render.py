@@ -12,18 +12,17 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 
 from emi_bench import reference
 from emi_bench.report import compare, sentences
-from emi_bench.report.axes import ACCURACY, FORGETTING, SPREADS, Row, Setting, dataset_title
+from emi_bench.report.axes import ACCURACY, PRINTED, SPREADS, Row, Setting, dataset_title
 from emi_bench.report.cells import summarize
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.model import Section, Table, Value
 from emi_bench.report.page.data import PageData
 from emi_bench.report.page.pictures import Picture, night_style
 from emi_bench.report.plain import plain_value
-from emi_bench.report.statistics import contrast, signed
-from emi_bench.report.tables import MAIN
+from emi_bench.report.statistics import signed
 
-#: What the switch over the results calls the tables.
-TITLES = {"acc": "Accuracy", "forg": "Forgetting", "raptor": "Forgetting (T tasks)", "inc": "Incremental"}
+#: Of the numbers in a cell the one that the switch is on.
+SHOWN = "\n".join(f".results[data-metric={m.key}] .m-{m.key} {{ display: inline; }}" for m in PRINTED) + "\n"
 
 
 def address(row: Row, setting: Setting, settings: Sequence[Setting]) -> str:
@@ -59,19 +58,19 @@ def results_table(evidence: Evidence, data: PageData, paper: bool) -> dict[str, 
     """One table with all metrics in it; the page switches between them."""
     grid, tables = evidence.grid, evidence.main[paper]
     settings = grid.paper_settings if paper else grid.other_settings
-    values = {key: {line.row: line.values for line in table.lines} for key, table in tables.items()}
+    values = {m: {line.row: line.values for line in table.lines} for m, table in tables.items()}
     nothing = [Value(None)] * len(settings)
     title = "The paper's grid" if paper else "Other settings" if grid.paper_settings else "Results"
     return {
         "title": title,
-        "texts": data.texts(tables),
-        "groups": [(name.plain, len(columns)) for name, columns in tables["acc"].groups],
-        "columns": [c.plain for c in tables["acc"].columns],
+        "texts": data.texts({m.key: table for m, table in tables.items()}),
+        "groups": [(name.plain, len(columns)) for name, columns in tables[ACCURACY].groups],
+        "columns": [c.plain for c in tables[ACCURACY].columns],
         "rows": [
             {"title": r.title, "role": r.role,
-             "cells": [_cell(evidence, data, r, s, {key: by.get(r, nothing)[i] for key, by in values.items()})
+             "cells": [_cell(evidence, data, r, s, {m.key: by.get(r, nothing)[i] for m, by in values.items()})
                        for i, s in enumerate(settings)]}
-            for r in values["acc"] if r
+            for r in values[ACCURACY] if r
         ],
     }  # fmt: skip
 
@@ -80,12 +79,12 @@ def variant_rows(evidence: Evidence, data: PageData) -> list[dict[str, Any]]:
     """Named changes of a method's constants, each against its default, paired."""
     out, grid = [], evidence.grid
     for setting in grid.settings:
-        for row in grid.variants(setting):
-            cell, base = grid.cell(row, setting), grid.cell(Row(row.method), setting, spare=True)
+        for row in grid.variants(setting, older=True):
+            cell = grid.cell(row, setting)
             summary = summarize(cell, ACCURACY)
             if summary is None:
                 continue
-            d = contrast(cell.by_seed(ACCURACY), base.by_seed(ACCURACY)) if base.n else None
+            d = evidence.against_default(cell, row.method, setting)
             out.append({
                 "index": data.index(row, setting), "title": row.title, "n": cell.n, "mean": f"{summary.mean:.1f}",
                 "where": setting.title,
@@ -115,9 +114,9 @@ def render(
         evidence=evidence,
         compare=compare,
         sentences=sentences,
-        style=(here / "page.css").read_text("utf-8") + night_style(pictures),
+        style=(here / "page.css").read_text("utf-8") + SHOWN + night_style(pictures),
         script=(here / "page.js").read_text("utf-8"),
-        metrics=[(key, TITLES[key], metric.higher) for key, (_, metric) in MAIN.items()],
+        metrics=[(m.key, m.short, m.higher) for m in PRINTED],
         tables=results,
         variants=variants,
         subtitle=_subtitle(evidence),
@@ -130,11 +129,11 @@ def render(
         counts={s: sum(c["state"] == s for c in cells) for s in ("done", "partial", "missing")},
         devices=sorted({str(r.about.get("device", "")) for r in grid.runs} - {""}),
         spread=SPREADS[evidence.spread],
-        studies=[t for t in tables if t.kind not in ("accuracy", "forgetting", "incremental", "variants")],
+        studies=[t for t in tables if t.kind not in {"variants", *(m.kind for m in PRINTED)}],
         plain_value=plain_value,
         signed=signed,
         compared=[c for c in evidence.compared if c.n],
-        metric_titles={ACCURACY.name: "accuracy", FORGETTING.name: "forgetting"},
+        metric_titles={m.name: m.kind for m in PRINTED},
         sources=reference.sources(),
         pictures=[p for p in pictures if not p.first],
         sections=sections,

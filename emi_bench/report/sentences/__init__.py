@@ -9,17 +9,17 @@ from emi_bench import reference
 from emi_bench.report.grid import Grid
 from emi_bench.report.sentences import points, rows
 from emi_bench.report.sentences.answers import Ours, the_paper
-from emi_bench.report.sentences.grades import RULE, Checked, Grade, Part, Verdict, worst
+from emi_bench.report.sentences.grades import RULE, Checked, Grade, Judgement, Part, worst
 from emi_bench.report.studies import Study
 
 __all__ = ["CHECKS", "RULE", "Checked", "check_sentences", "headline"]
 
 CHECKS = rows.CHECKS | points.CHECKS
-PAPER: dict[Grade, Verdict] = {
+THEIRS: dict[Grade, Judgement] = {
     "size": "holds", "direction": "holds", "against": "contradicts itself", "undecided": "contradicts itself",
     None: "not in a table",
 }  # fmt: skip
-OURS: dict[Grade, Verdict] = {
+OURS: dict[Grade, Judgement] = {
     "size": "size agrees", "direction": "direction holds", "undecided": "undecided", "against": "does not hold here",
     None: "not enough runs",
 }  # fmt: skip
@@ -39,7 +39,7 @@ def check_sentences(grid: Grid, studies: Mapping[str, Sequence[Study]]) -> list[
             continue
         parts = [tuple(CHECKS[claim["check"]](claim, answers)) for answers in (printed, ours)]
         paper, mine = (worst([p.grade for p in some]) for some in parts)
-        out.append(Checked(claim["id"], claim["quote"], note, PAPER[paper], OURS[mine], *parts))
+        out.append(Checked(claim["id"], claim["quote"], note, THEIRS[paper], OURS[mine], *parts))
     return out
 
 

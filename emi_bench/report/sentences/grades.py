@@ -12,7 +12,7 @@ from emi_bench.report.statistics import Estimate, independent, signed
 
 #: Of one number: its size agrees, its direction holds, cannot be told, is against the sentence; None: not enough runs.
 Grade = Literal["size", "direction", "undecided", "against"] | None
-Verdict = Literal[
+Judgement = Literal[
     "holds", "contradicts itself", "not in a table",  # its own tables
     "size agrees", "direction holds", "undecided", "does not hold here", "not enough runs",  # our runs
     "not about results",
@@ -41,8 +41,8 @@ class Checked:
     id: str
     quote: str
     note: str
-    paper: Verdict
-    ours: Verdict
+    paper: Judgement
+    ours: Judgement
     paper_parts: tuple[Part, ...]
     our_parts: tuple[Part, ...]
 

@@ -20,6 +20,7 @@ from emi_bench.seeds import LAST_SEED
 DEFAULT_VARIANT = "default"
 MOST_RUNS = 100_000  # of one file
 MOST_SEEDS = 10_000  # of one file
+Figure = Literal["incremental", "kde", "tsne"]  #: of the paper's, as a sweep names them
 
 
 class _Strict(BaseModel):
@@ -144,7 +145,7 @@ class ReportEntry(_Strict):
 
     tables: list[int] = Field(default_factory=list)
     """The paper's tables I-VI, by number."""
-    figures: list[Literal["incremental", "kde", "tsne"]] = Field(default_factory=list)
+    figures: list[Figure] = Field(default_factory=list)
     """`incremental`: accuracy after each task. `kde`, `tsne`: features of runs with `features: true`."""
 
 
