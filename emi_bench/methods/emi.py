@@ -64,7 +64,8 @@ class EMI(PastModel):
         b, r, n = problem.batch, problem.replay_batch, problem.n_classes
         classes = n * (1 - (1 - 1 / n) ** (b + r))  # expected in a batch
         shown = 2 * c.n_proto if c.rmi or c.smi else 0  # of each: for its prototypes
-        taught = 18 if c.ocm_logit_mse else 17  # not by whether blocks are recomputed: `checkpoint_joint` is in no id
+        taught = 17 + c.ocm_logit_mse  # the teacher sees 16, but ids under a budget go by 17
+        # Blocks that are computed again are not counted: `checkpoint_joint` is in no id.
         return (1.415 if c.dualnet else 1.0) * (3 * (32 * (b + r) + r + shown * classes) + taught * r)
 
     def __init__(self, config: MethodConfig, problem: Problem, **parts: Any) -> None:

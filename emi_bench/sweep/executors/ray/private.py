@@ -13,6 +13,7 @@ import os
 import re
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -50,10 +51,12 @@ def tried(release: str | None = None) -> bool:
 def keep_to_loopback() -> None:
     """Before Ray is imported. It turns 127.0.0.1 into the machine's address and then listens on all interfaces; the
     first variable keeps every one of its ports on loopback, where no token has to guard them."""
-    if tried():
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        for key, value in LOCAL.items():
-            os.environ.setdefault(key, value)
+    if not tried():
+        warnings.warn(f"Ray {version('ray')} was not tried: it may listen beyond this machine", stacklevel=2)
+        return
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    for key, value in LOCAL.items():
+        os.environ.setdefault(key, value)
 
 
 def local_options(folder: str, every_core: bool) -> dict[str, Any]:
