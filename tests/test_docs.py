@@ -77,3 +77,13 @@ def proxy_rows() -> list[str]:
 def test_the_readmes_table_of_the_proxy_is_what_the_store_holds() -> None:
     text = (ROOT / "README.md").read_text()
     assert [line for line in proxy_rows() if line not in text] == []
+
+
+def test_the_readmes_table_at_full_size_is_what_the_store_holds() -> None:
+    text = (ROOT / "README.md").read_text()
+    cells = load_runs(ROOT / "results" / "paper").groupby(["method", "dataset", "memory"])["average_accuracy"]
+    for (method, dataset, memory), found in cells:
+        where = f"{built_in_facts()[method].title}, {reference.settings()['datasets'][dataset]['title']}"
+        label = where + (f", M = {memory:,}" if memory else "")
+        assert f"| {label} | {100 * found.mean():.1f} ± {100 * found.std():.1f} |" in text
+    assert len(cells) == 4
