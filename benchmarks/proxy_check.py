@@ -90,16 +90,17 @@ def distance(matrix: Array, stored: Array, seeds: Array) -> float:
     >>> round(distance(np.array([[0.7]]), np.array([[0.5]]), seeds), 6)
     2.0
     """
-    low = np.tril_indices(len(stored))
-    spread = np.maximum(seeds.std(axis=0, ddof=1)[low], 0.01)  # entries that are alike in all seeds: a point
-    return float(np.sqrt(np.mean(((matrix - stored)[low] / spread) ** 2)))
+    there = ~np.isnan(stored)
+    spread = np.maximum(seeds.std(axis=0, ddof=1)[there], 0.01)  # entries that are alike in all seeds: a point
+    return float(np.sqrt(np.mean(((matrix - stored)[there] / spread) ** 2)))
 
 
 def chosen(runs: pd.DataFrame, methods: tuple[str, ...], seed: int) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """The plain run of each method with that seed, and its cell."""
+    """The plain run of each method with that seed, and its cell: those of the method's newest version."""
     found = []
     for method in methods:
         cell = runs[(runs["method"] == method) & (runs["variant"] == "")]
+        cell = cell[cell["method_version"] == cell["method_version"].max()]
         rows = cell[cell["seed"] == seed].to_dict("records")
         if not rows:
             raise SystemExit(f"the store has no run of {method} with seed {seed}")

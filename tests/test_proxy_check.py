@@ -65,11 +65,21 @@ def test_another_torch_is_judged_by_the_spread_over_seeds() -> None:
 
 def test_a_matrix_of_another_shape_is_far_though_its_accuracy_is_the_same() -> None:
     rng = np.random.default_rng(0)
-    seeds = np.tril(0.5 + 0.05 * rng.standard_normal((5, 5, 5)))
+    seeds = np.where(np.tri(5, dtype=bool), 0.5 + 0.05 * rng.standard_normal((5, 5, 5)), np.nan)
     again, turned = seeds[1].copy(), seeds[0].copy()
     turned[-1] = turned[-1, ::-1] + np.linspace(-0.4, 0.4, 5)  # forgets the last tasks instead of the first
     assert distance(again, seeds[0], seeds) < 2 < distance(turned, seeds[0], seeds)
     assert abs((turned - seeds[0])[-1].mean()) < 1e-9
+    seeds[:, :-1] = np.nan  # a joint method is evaluated once
+    assert distance(again, seeds[0], seeds) < 2
+
+
+def test_the_newest_version_of_a_method_is_the_one_that_is_run_again(store: Path) -> None:
+    runs = load_runs(store)
+    newer = runs.assign(method_version=runs["method_version"] + 1, run_id="newer-" + runs["run_id"])
+    (row, cell), = chosen(pd.concat([runs, newer]), ("er",), 1)  # fmt: skip
+    assert row["run_id"].startswith("newer-")
+    assert len(cell) == 3
 
 
 def test_the_same_machine_must_give_the_same_bits_and_another_one_the_same_spread(store: Path) -> None:

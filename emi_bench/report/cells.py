@@ -16,10 +16,11 @@ from emi_bench.report.statistics import t_quantile
 
 @dataclass(frozen=True, eq=False)
 class TableCell:
-    """The runs of one row in one column, by seed, and how many there should be."""
+    """The runs of one row in one column by seed, how many there should be, and where a sweep says it, which (`seeds`)."""
 
     runs: tuple[Run, ...]
     expected: int
+    seeds: frozenset[int] = frozenset()
 
     @property
     def n(self) -> int:

@@ -29,12 +29,15 @@ def _by_version(runs: list[Run], notes: list[Note]) -> list[Run]:
         versions[method] = max(versions.get(method, r.version), r.version)
         codes[key] = max(codes.get(key, ("", "")), (r.finished, r.code))
 
-    def older(r: Run) -> str:
+    def age(r: Run) -> str:
         words = [f"version {r.version}"] if r.version < versions[r.row.method] else []
         edited = r.code != codes[r.row.method, r.version][1]
         return ", ".join([*words, f"code {r.code[:6] or 'unknown'}"] if edited else words)
 
-    out = [_named(r, ", ".join(filter(None, [r.row.variant, o])), older=True) if (o := older(r)) else r for r in runs]
+    out = [
+        replace(_named(r, ", ".join(filter(None, [r.row.variant, told]))), newest=r.row) if (told := age(r)) else r
+        for r in runs
+    ]
     _say("version", "runs of an older version of a method, or of its file, have rows of their own", runs, out, notes)
     return out
 
@@ -51,9 +54,9 @@ def _by_constants(runs: list[Run], notes: list[Note]) -> list[Run]:
             usual = {} if row.variant else _counted(max(found[s], key=lambda r: (r.finished, r.run_id)))
             for r in found[s]:
                 if _counted(r) != usual:
-                    told = in_words({k: r.config.get(k, r.train_every if k == PACE else "default") for k in differ})
+                    told = in_words({k: r.config.get(k, r.train_every if k == PACE else "absent") for k in differ})
                     names[r.run_id] = f"{row.variant}: {told}" if row.variant else told
-    out = [_named(r, names[r.run_id], r.older) if r.run_id in names else r for r in runs]
+    out = [_named(r, names[r.run_id]) if r.run_id in names else r for r in runs]
     _say("config", "one name stood for different constants, which have rows of their own", runs, out, notes)
     return out
 
@@ -71,8 +74,8 @@ def _differing(found: Sequence[dict[str, str]]) -> set[str]:
     return {k for pairs in found for k in pairs.keys() | found[0].keys() if pairs.get(k) != found[0].get(k)}
 
 
-def _named(run: Run, variant: str, older: bool) -> Run:
-    return replace(run, row=Row(run.row.method, variant, run.row.facts), older=older)
+def _named(run: Run, variant: str) -> Run:
+    return replace(run, row=Row(run.row.method, variant, run.row.facts))
 
 
 def _say(kind: str, text: str, before: Iterable[Run], after: Iterable[Run], notes: list[Note]) -> None:

@@ -123,10 +123,10 @@ class Evidence:
         ours = self.grid.focus
         return differences(self.grid, self.grid.settings, ACCURACY, ours) if ours else []
 
-    def against_default(self, cell: TableCell, method: str, setting: Setting) -> Contrast | None:
-        """A cell's accuracies minus those of the method's default in this column, spare seeds too; None where it has
-        none."""
-        default = self.grid.cell(Row(method), setting, spare=True)
+    def against_default(self, cell: TableCell, row: Row, setting: Setting) -> Contrast | None:
+        """A cell's accuracies minus those of the method's default in this column (of an older version, minus those of
+        the same variant's newest), spare seeds too; None where there are none."""
+        default = self.grid.cell(self.grid.older.get(row, Row(row.method)), setting, spare=True)
         return contrast(cell.by_seed(ACCURACY), default.by_seed(ACCURACY)) if default.n else None
 
     @cached_property

@@ -33,7 +33,8 @@ class Grid:
         self._cells: dict[tuple[Row, Setting], list[Run]] = defaultdict(list)
         for r in self.runs:
             self._cells[self.row(r.row.method, r.row.variant), r.setting].append(r)
-        self.older = {r.row for r in self.runs if r.older}  #: rows of earlier versions of a method
+        #: Rows of earlier versions of a method, each with that of the newest.
+        self.older = {r.row: r.newest for r in self.runs if r.newest is not None}
         self._made: dict[tuple[Row, Setting, bool], TableCell] = {}
         self._say_protocols()
         self._say_spare()
@@ -150,7 +151,7 @@ class Grid:
         expected = (
             len(seeds) if self._planned.parts and (seeds or not self._filled(setting)) else self.expected(setting)
         )
-        return TableCell(tuple(sorted(runs, key=lambda r: r.seed)), expected)
+        return TableCell(tuple(sorted(runs, key=lambda r: r.seed)), expected, seeds)
 
     def _filled(self, setting: Setting) -> bool:
         """Whether every row has a cell in this column, also those that no sweep asks for."""

@@ -58,7 +58,7 @@ class Run:
     version: int = 1  #: of the method
     code: str = ""  #: the content of the file of a user's own method
     train_every: int = 1
-    older: bool = False  #: than other runs of this method, by version or code: see `configurations`
+    newest: Row | None = None  #: of a run of an older version or code, the row it would be in: see `configurations`
 
     @property
     def finished(self) -> str:

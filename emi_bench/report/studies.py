@@ -74,6 +74,7 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
     keys = about.keys
     groups: dict[str, dict[Point, list[Run]]] = defaultdict(lambda: defaultdict(list))
     expected: dict[Point, int] = defaultdict(int)
+    seeds: dict[Point, frozenset[int]] = defaultdict(frozenset)
     default: tuple[str, Point] | None = None
     for row in [Row(method), *(r for r in grid.variants(setting) if r.method == method)]:
         cell = grid.cell(row, setting)
@@ -83,6 +84,7 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
             rest, point = _rest(run.config, keys), tuple(run.config[k] for k in keys)
             groups[rest][point].append(run)
             expected[point] = max(expected[point], cell.expected)
+            seeds[point] |= cell.seeds
             if not row.variant:
                 default = rest, point
     if not groups:
@@ -94,7 +96,9 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
             for point, runs in groups[rest].items():
                 if default is None or point != default[1]:
                     points.setdefault(point, runs)
-    cells = {p: TableCell(tuple(sorted(runs, key=lambda r: r.seed)), expected[p]) for p, runs in points.items()}
+    cells = {
+        p: TableCell(tuple(sorted(runs, key=lambda r: r.seed)), expected[p], seeds[p]) for p, runs in points.items()
+    }
     stand_in: dict[Point, Row] = {}
     nothing = (False,) * len(keys)
     if about is PARTS and nothing not in cells and (ocm := grid.cell(Row("ocm"), setting)).n and len(cells) > 1:
@@ -102,21 +106,20 @@ def study(grid: Grid, setting: Setting, about: About, method: str = METHOD) -> S
         cells[nothing], stand_in[nothing] = ocm, Row("ocm")
     if len(cells) < 2:
         return None
-    cells, seeds = _alike(dict(sorted(cells.items())))
-    return Study(setting, about, cells, default[1] if default else None, stand_in, seeds)
+    cells, cut = _alike(dict(sorted(cells.items())))
+    return Study(setting, about, cells, default[1] if default else None, stand_in, cut)
 
 
 def _alike(cells: dict[Point, TableCell]) -> tuple[dict[Point, TableCell], tuple[int, ...]]:
-    """Points are compared over the seeds of the study: a cell that another sweep gave more than the others is cut."""
-    fewest = min(cell.expected for cell in cells.values())
-    seeds = sorted({r.seed for cell in cells.values() if cell.expected == fewest for r in cell.runs})
-    cut = {
-        point: TableCell(tuple(r for r in cell.runs if r.seed in seeds), fewest)
-        for point, cell in cells.items() if cell.expected > fewest
-    }  # fmt: skip
-    if not cut or not all(cell.n for cell in cut.values()):
+    """Points are compared over the seeds that the sweeps give to all of them: a cell that has more is cut."""
+    shared = frozenset.intersection(*(cell.seeds for cell in cells.values()))
+    if not shared or all(cell.seeds == shared for cell in cells.values()):
         return cells, ()
-    return cells | cut, tuple(seeds)
+    cut = {
+        point: TableCell(tuple(r for r in cell.runs if r.seed in shared), len(shared), shared)
+        for point, cell in cells.items()
+    }
+    return {point: cell for point, cell in cut.items() if cell.n}, tuple(sorted(shared))
 
 
 @cache
@@ -152,7 +155,9 @@ def in_a_study(grid: Grid, row: Row, setting: Setting) -> bool:
 def readings(grid: Grid, setting: Setting) -> dict[str, TableCell]:
     """What a shortfall of EMI may come from, by name: what it is built on, every other reading of the paper, another
     order of the classes. Nothing where no reading ran beside the default."""
-    rows = [r for r in grid.variants(setting) if r.method == METHOD and grid.cell(r, setting).n]
+    rows = [
+        r for r in grid.variants(setting) if r.method == METHOD and any(c.constants for c in grid.cell(r, setting).runs)
+    ]
     flips = [r for r in rows if not in_a_study(grid, r, setting)]
     if not flips or not grid.cell(Row(METHOD), setting, spare=True).n:
         return {}

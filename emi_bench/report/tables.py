@@ -166,7 +166,8 @@ def _ablation(study: Study, spread: Spread, table: Table) -> tuple[Table, str, s
     groups = ((Text(""), (Text("Accuracy"),)),)
     extra = "".join(f" The first row is {row.title} itself." for row in study.stand_in.values())
     if study.seeds:
-        extra += f" All rows are over the seeds {', '.join(map(str, study.seeds))} of the ablation."
+        one = len(study.seeds) == 1
+        extra += f" All rows are of seed{'' if one else 's'} {', '.join(map(str, study.seeds))}, as the ablation's."
     return replace(table, stub=stub, groups=groups, blocks=mark_best([lines], True)), "Ablation of EMI on", extra
 
 

@@ -15,6 +15,9 @@ from emi_bench.report.build import build_from
 from emi_bench.report.evidence import Evidence
 from emi_bench.report.grid import Grid
 from emi_bench.report.options import ReportOptions
+from emi_bench.report.page.data import PageData
+from emi_bench.report.page.render import variant_rows
+from emi_bench.report.statistics import contrast, signed
 from emi_bench.report.studies import STUDIES, all_studies, readings
 from emi_bench.run.resolve import resolve
 from tests.report.synthetic import Cell, run_row, study_cells, synthetic_runs
@@ -84,15 +87,32 @@ def test_an_older_version_is_a_row_below_the_newest_and_is_compared_with_it_by_s
     (setting,) = grid.settings
     old, new = (grid.cell(row, setting).by_seed(ACCURACY) for row in (Row("er", "version 1"), Row("er")))
     gap = sum(old[s] - new[s] for s in range(3)) / 3
+    shown = {r["title"]: r["delta"] for r in variant_rows(Evidence(grid), PageData(grid))}
+    assert shown == {"ER [version 1]": signed(gap)}
     build_from(pd.concat([version(ER, 2, range(3)), version(ER, 1, range(5))]), tmp_path, ReportOptions())
-    page = (tmp_path / "index.html").read_text()
-    assert "ER [version 1]" in page
-    assert f"{gap:+.1f}" in page
+    assert "ER [version 1]" in (tmp_path / "index.html").read_text()
 
 
 def test_the_changes_of_an_older_version_are_not_those_of_the_newest():
     grid = Grid(pd.concat([version(HOT, 2, range(3)), version(HOT, 1, range(3)), version(ER, 2, range(3))]))
     assert list(rows(grid)) == ["ER", "ER [fast]", "ER [fast, version 1]"]
+    (setting,) = grid.settings
+    cells = {name: grid.cell(Row("er", name), setting) for name in ("", "fast", "fast, version 1")}
+    older = contrast(*(cells[name].by_seed(ACCURACY) for name in ("fast, version 1", "fast")))
+    assert Evidence(grid).against_default(cells["fast, version 1"], Row("er", "fast, version 1"), setting) == older
+
+
+def test_runs_from_before_a_constant_say_so_and_are_no_reading() -> None:
+    emi, flip = Cell("emi", "cifar100", 10, 1000), Cell("emi", "cifar100", 10, 1000, "flip", changes=(("tau", 0.1),))
+    now = synthetic_runs([emi], range(3))
+    now = now.assign(config=[c | {"own": 0.5} for c in now["config"]])
+    before = synthetic_runs([emi], range(3)).assign(run_id="before-" + now["run_id"])
+    before = before.assign(finished="2020-01-01T00:00:00+00:00")
+    flips = synthetic_runs([flip], range(3))
+    grid = Grid(pd.concat([now, before, flips.assign(config=[c | {"own": 0.5} for c in flips["config"]])]))
+    assert "EMI [own=absent]" in rows(grid)
+    (setting,) = grid.paper_settings
+    assert "" not in readings(grid, setting)
 
 
 def test_only_the_newest_version_enters_studies_readings_and_sentences():

@@ -76,7 +76,12 @@ def test_only_a_sweep_on_ray_has_a_guardian(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setenv("RAY_ADDRESS", "")
     file, invoke = sweep_file(tmp_path), partial(CliRunner().invoke, app, obj=guard)
-    for words in (["--executor", "inline", "--dry-run"], ["--executor=inline", "--limit=0"], ["--help"], ["--dry-run"]):
+    for words in (
+        ["--executor", "inline", "--dry-run"],
+        ["--executor=inline", "--only=method=nobody"],
+        ["--help"],
+        ["--dry-run"],
+    ):
         invoke(["sweep", str(file), *words])
     assert told == []
     invoke(["sweep", str(file), "--seeds", "0"])

@@ -129,7 +129,7 @@ def readings_figure(evidence: Evidence) -> Iterator[Drawing]:
         theirs = printed.get((setting.dataset, setting.memory), NAN) if setting in grid.paper_settings else NAN
         gap = theirs - float(default.mean())
         for name, cell in cells.items():
-            d, y = evidence.against_default(cell, METHOD, setting), names.index(name)
+            d, y = evidence.against_default(cell, Row(METHOD), setting), names.index(name)
             assert d is not None  # without a default there are no readings
             ax.plot([d.low, d.high], [y, y], color=EMI, linewidth=1.6)
             ax.plot(d.mean, y, color=EMI, marker="o", fillstyle="full" if d.paired else "none")

@@ -76,7 +76,7 @@ def results_table(evidence: Evidence, data: PageData, paper: bool) -> dict[str, 
 
 
 def variant_rows(evidence: Evidence, data: PageData) -> list[dict[str, Any]]:
-    """Named changes of a method's constants, each against its default, paired."""
+    """Named changes of a method's constants, each against its default; older versions against the newest. Paired."""
     out, grid = [], evidence.grid
     for setting in grid.settings:
         for row in grid.variants(setting, older=True):
@@ -84,7 +84,7 @@ def variant_rows(evidence: Evidence, data: PageData) -> list[dict[str, Any]]:
             summary = summarize(cell, ACCURACY)
             if summary is None:
                 continue
-            d = evidence.against_default(cell, row.method, setting)
+            d = evidence.against_default(cell, row, setting)
             out.append({
                 "index": data.index(row, setting), "title": row.title, "n": cell.n, "mean": f"{summary.mean:.1f}",
                 "where": setting.title,
