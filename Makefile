@@ -17,7 +17,7 @@ help:
 	@echo "make lint      ruff and mypy      make format   ruff, in place"
 	@echo "make docs      the documentation site, in build/site"
 	@echo "make bench     speed, as ratios to the bare network passes"
-	@echo "make proxy-check   three runs of the committed proxy again, compared bit for bit (CIFAR-10 is needed)"
+	@echo "make proxy-check   three runs of the committed proxy again: the same bits, or elsewhere the same spread (CIFAR-10 is needed)"
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }

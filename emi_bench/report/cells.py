@@ -16,7 +16,7 @@ from emi_bench.report.statistics import t_quantile
 
 @dataclass(frozen=True, eq=False)
 class TableCell:
-    """The runs of one row in one column by seed, how many there should be, and where a sweep says it, which (`seeds`)."""
+    """The runs of one row in one column by seed, how many there should be, and which (`seeds`) if a sweep says so."""
 
     runs: tuple[Run, ...]
     expected: int
