@@ -79,6 +79,17 @@ def test_the_readmes_table_of_the_proxy_is_what_the_store_holds() -> None:
     assert [line for line in proxy_rows() if line not in text] == []
 
 
+@pytest.mark.parametrize("name", ["proxy", "proxy8"])
+def test_a_proxys_tables_are_what_its_store_holds(name: str) -> None:
+    text = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+    runs = load_runs(ROOT / "results" / name).sort_values("seed")
+    assert set(runs["protocol"].map(lambda p: p["image_size"])) == {8 if name == "proxy8" else 16}
+    cells = [100 * a for _, a in runs[runs["variant"] == ""].groupby(["dataset", "method"])["average_accuracy"]]
+    told = [f"| {a.mean():.1f} ± {a.std():.1f} | {' '.join(f'{x:.1f}' for x in a)} |" for a in cells]
+    assert [line for line in told if line not in text] == []
+    assert len(told) == 25
+
+
 def test_the_readmes_table_at_full_size_is_what_the_store_holds() -> None:
     text = (ROOT / "README.md").read_text()
     cells = load_runs(ROOT / "results" / "paper").groupby(["method", "dataset", "memory"])["average_accuracy"]

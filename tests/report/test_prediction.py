@@ -230,8 +230,8 @@ def test_a_column_without_its_methods_says_nothing_to_a_sentence() -> None:
 
 def test_the_steps_of_the_committed_ablation_are_over_its_own_seeds() -> None:
     """EMI and OCM have five seeds there from the other sweep, the rows between them three."""
-    sweeps = [ROOT / "sweeps" / f"{name}.yaml" for name in ("proxy", "proxy_ablation")]
-    evidence = evidence_of(load_runs(ROOT / "results" / "proxy"), ReportOptions(sweeps))
+    sweeps = [ROOT / "sweeps" / f"{name}.yaml" for name in ("proxy8", "proxy8_ablation")]
+    evidence = evidence_of(load_runs(ROOT / "results" / "proxy8"), ReportOptions(sweeps))
     (study,) = evidence.studies[PARTS.kind]
     assert study.seeds == (0, 1, 2)
     assert {cell.n for cell in study.points.values()} == {3}
@@ -245,8 +245,8 @@ def test_the_steps_of_the_committed_ablation_are_over_its_own_seeds() -> None:
 
 
 def test_an_ablation_that_has_hardly_begun_leaves_the_other_rows_their_planned_seeds() -> None:
-    sweeps = [ROOT / "sweeps" / f"{name}.yaml" for name in ("proxy", "proxy_ablation")]
-    runs = load_runs(ROOT / "results" / "proxy")
+    sweeps = [ROOT / "sweeps" / f"{name}.yaml" for name in ("proxy8", "proxy8_ablation")]
+    runs = load_runs(ROOT / "results" / "proxy8")
     begun = runs[(runs["variant"] == "") | ((runs["variant"] == "dualnet") & (runs["seed"] == 0))]
     (study,) = evidence_of(begun, ReportOptions(sweeps)).studies[PARTS.kind]
     assert study.seeds == (0, 1, 2)
