@@ -49,6 +49,7 @@ def run(
     from emi_bench.cli.single import Bar, blamed, held, parse_settings, tell
     from emi_bench.data import load
     from emi_bench.run.execute import choose_device, execute
+    from emi_bench.run.host_memory import keep_freed_memory
     from emi_bench.run.measure import NonFiniteLoss
     from emi_bench.run.resolve import resolve
     from emi_bench.store import Store
@@ -63,6 +64,7 @@ def run(
     )
     where = choose_device(device)
     store = Store(results)
+    keep_freed_memory()
     if not quiet:
         console.print(f"{spec.label} on {where}, run {spec.run_id[:12]}", highlight=False)
     bar = Bar(console, quiet)

@@ -118,6 +118,7 @@ def sweep(
         float, typer.Option(min=0, hidden=True, help="How long a run waits for a full disk or a vanished store.")
     ] = PATIENCE,
 ) -> None:
+    from emi_bench.run.host_memory import keep_freed_memory
     from emi_bench.sweep.asked import Asked
     from emi_bench.sweep.grammar import parse_time
     from emi_bench.sweep.plan import parse_shard
@@ -149,6 +150,8 @@ def sweep(
         return
     from emi_bench.sweep.driver import run_sweep
 
+    if executor == "inline":
+        keep_freed_memory()
     raise typer.Exit(run_sweep(Console(), asked))
 
 

@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from emi_bench.errors import UserError
+from emi_bench.run.host_memory import children_keep_freed_memory
 from emi_bench.store.leftovers import SCRATCH
 from emi_bench.store.processes import places, tag
 from emi_bench.sweep.executors.ray import private
@@ -53,6 +54,7 @@ def join(address: str) -> Cluster:
 def start(machine: dict[str, float], *, every_core: bool) -> str:
     """Start a Ray of our own on loopback, with what this machine has; its folder."""
     private.keep_to_loopback()
+    children_keep_freed_memory()
     if every_core:  # Ray says it to a worker before a run; one that has imported torch by then takes no notice
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     ray = _imported()

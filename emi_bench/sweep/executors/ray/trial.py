@@ -6,7 +6,6 @@ import gc
 
 gc.disable()  # until all is imported: the collector would walk the million objects of torch and Ray again and again
 
-import ctypes
 import os
 import queue
 import threading
@@ -18,6 +17,7 @@ import torch
 from ray import tune
 
 from emi_bench.data.dataset import DataSet
+from emi_bench.run.host_memory import give_memory_back
 from emi_bench.run.loop import Progress
 from emi_bench.sweep.executors.ray import shared_data
 from emi_bench.sweep.job import Job
@@ -128,7 +128,4 @@ def _give_memory_back() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-    except (OSError, AttributeError):
-        return
+    give_memory_back()
