@@ -14,6 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from emi_bench.run.host_memory import give_memory_back
+
 WINDOW = 50  # steps between two looks at the device
 
 
@@ -88,17 +90,25 @@ class LossWindow:
 
 
 def peak_memory_bytes(device: str) -> int:
-    """The allocator's peak on a GPU, the resident peak of the process on a CPU."""
+    """The allocator's peak on a GPU, the resident peak of the process on a CPU. `getrusage` counts that of the process
+    which started this one too, so it is asked only where there is no /proc.
+    """
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device)
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def reset_peak_memory(device: str) -> None:
-    """Begin to count anew: a process may have had other runs before. Only Linux can do it for the resident peak."""
+    """Begin to count anew: a process may have had other runs before, and keep what they freed. Only Linux can do it for
+    the resident peak.
+    """
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
         return
+    give_memory_back()
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

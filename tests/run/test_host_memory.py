@@ -71,6 +71,22 @@ def test_a_process_that_is_started_so_keeps_them_in_its_threads_too() -> None:
     assert rest < 100
 
 
+@glibc
+def test_the_peak_of_a_run_leaves_out_what_an_earlier_one_in_the_process_freed() -> None:
+    code = """
+from emi_bench.run.host_memory import keep_freed_memory
+from emi_bench.run.measure import peak_memory_bytes, reset_peak_memory
+assert keep_freed_memory()
+earlier = b"x" * (300 << 20)
+before = peak_memory_bytes("cpu")
+del earlier
+reset_peak_memory("cpu")
+print(before - peak_memory_bytes("cpu") >> 20)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(run.stdout) > 200
+
+
 def test_the_workers_of_a_local_ray_are_started_so(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
