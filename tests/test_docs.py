@@ -88,6 +88,11 @@ def test_a_proxys_tables_are_what_its_store_holds(name: str) -> None:
     told = [f"| {a.mean():.1f} ± {a.std():.1f} | {' '.join(f'{x:.1f}' for x in a)} |" for a in cells]
     assert [line for line in told if line not in text] == []
     assert len(told) == 25
+    ablated = runs[(runs["dataset"] == "cifar10") & runs["method"].isin(["ocm", "emi"]) & (runs["seed"] < 3)]
+    rows = [100 * a for _, a in ablated.groupby(["method", "variant"])["average_accuracy"]]
+    steps = [f"| {a.mean():.1f} ± {a.std():.1f} | {' '.join(f'{x:.1f}' for x in a)} |" for a in rows]
+    assert [line for line in steps if line not in text] == []
+    assert len(steps) == 7
 
 
 def test_the_readmes_table_at_full_size_is_what_the_store_holds() -> None:
