@@ -106,9 +106,9 @@ def reset_peak_memory(device: str) -> None:
     """Begin to count anew: a process may have had other runs before, and keep what they freed. Only Linux can do it for
     the resident peak.
     """
+    give_memory_back()
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
         return
-    give_memory_back()
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

@@ -17,7 +17,6 @@ import torch
 from ray import tune
 
 from emi_bench.data.dataset import DataSet
-from emi_bench.run.host_memory import give_memory_back
 from emi_bench.run.loop import Progress
 from emi_bench.sweep.executors.ray import shared_data
 from emi_bench.sweep.job import Job
@@ -124,8 +123,7 @@ def run_id_of(config: dict[str, Any]) -> str:
 
 
 def _give_memory_back() -> None:
-    """So that the next run's peak is its own: Python's, the C library's and the card's spare memory."""
+    """So that the next run's peak is its own: Python's and the card's spare memory. A run gives back the rest."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    give_memory_back()
