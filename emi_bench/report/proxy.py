@@ -55,7 +55,7 @@ def _order_html(panel: Panel) -> list[str]:
     n, total = len(pairs.reversed), pairs.same + len(pairs.reversed)
     said = (
         f"Of {total} pairs that the paper tells apart, {pairs.same} stand in its order and {n} "
-        f"{'does' if n == 1 else 'do'} not; {decided} of these {'is' if decided == 1 else 'are'} decided by the seeds, "
+        f"{_verb(n, 'does', 'do')} not; {decided} of these {_verb(decided)} decided by the seeds, "
         f"{pairs.certain} when adjusted for the number of pairs (Holm)."
     )
     rows = [
@@ -75,7 +75,8 @@ def _steps_html(setting: Setting, found: Sequence[Step]) -> list[str]:
     ]  # fmt: skip
     titles = ("switched on", "over", "published", "proxy", "over seeds", "direction", "decided")
     same = sum(s.direction == "the paper's" for s in found)
-    told = f"{same} of {len(found)} steps go the paper's way; {sum(s.decided is True for s in found)} are decided."
+    sure = sum(s.decided is True for s in found)
+    told = f"Of {len(found)} steps {same} {_verb(same, 'goes', 'go')} the paper's way; {sure} {_verb(sure)} decided."
     return [
         f"<h3>{escape(setting.title)}: steps of the ablation</h3>", f"<p>{told}</p>", html_table(titles, rows),
     ] if found else []  # fmt: skip
@@ -123,6 +124,10 @@ def _record(
 def _gap(gap: Estimate) -> str:
     """Two decimals: with one, a pair in the wrong order by a little would read +0.0."""
     return f"{gap.mean:+.2f}" + (f" [{gap.low:+.2f}, {gap.high:+.2f}]" if gap.enough else "")
+
+
+def _verb(n: int, one: str = "is", more: str = "are") -> str:
+    return one if n == 1 else more
 
 
 def _seeds(n: int) -> str:

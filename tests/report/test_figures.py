@@ -21,13 +21,13 @@ from emi_bench.report.figures.canvas import band, look, new_figure
 from emi_bench.report.figures.curves import incremental
 from emi_bench.report.figures.features import on_circle
 from emi_bench.report.figures.matrices import heat_maps
-from emi_bench.report.figures.studies import readings_figure
+from emi_bench.report.figures.studies import ablation, readings_figure
 from emi_bench.report.figures.tradeoffs import cost
 from emi_bench.report.grid import Grid
 from emi_bench.report.options import ReportOptions
 from emi_bench.report.page.pictures import night, night_style, picture_of
 from emi_bench.report.planned import read_planned
-from tests.report.synthetic import Cell, grid_cells, run_row, synthetic_runs
+from tests.report.synthetic import Cell, grid_cells, run_row, study_cells, synthetic_runs
 from tests.report.synthetic_store import synthetic_features
 
 
@@ -84,6 +84,24 @@ def test_studies_carry_the_papers_value_beside_ours(drawn):
     assert len(alpha) == 16
     assert set(frame(drawn["prototypes"])["n_proto"]) == {1, 3, 6, 9, 12}
     assert len(drawn["ablation"].data) == 7
+
+
+def test_an_ablation_marks_the_rows_with_fewer_runs_than_planned():
+    cells = [c for c in study_cells("digits", 5, 100) if c.variant.startswith("ablation")]
+    runs = synthetic_runs([Cell("emi", "digits", 5, 100), *cells], range(3))
+    lacking = runs[(runs["variant"] != "ablation4") | (runs["seed"] != 2)]
+
+    def hollow(frame: pd.DataFrame) -> tuple[list[int], str]:
+        (drawing,) = ablation(Evidence(Grid(frame)))
+        (ax,) = drawing.figure.axes
+        marks = [line for line in ax.lines if line.get_marker() == "o"]
+        assert (len(marks), len(ax.patches)) == (7, 0)  # points: bars would need an axis from zero
+        return [i for i, mark in enumerate(marks) if mark.get_fillstyle() == "none"], drawing.caption
+
+    assert hollow(runs)[0] == []
+    marked, caption = hollow(lacking)
+    assert marked == [4]
+    assert caption.endswith("Hollow marks have fewer runs than planned.")
 
 
 def test_readings_are_paired_against_the_default(drawn, paper_runs):

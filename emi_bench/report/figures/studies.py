@@ -38,7 +38,7 @@ def _column(data: list[dict[str, Any]], name: str) -> np.ndarray:
 
 
 def ablation(evidence: Evidence) -> Iterator[Drawing]:
-    """A bar for every set of parts, the paper's value as a mark."""
+    """A point for every set of parts, the paper's value as a mark. No bars: their axis would have to begin at zero."""
     known = list(published(PARTS))
     for study in evidence.studies[PARTS.kind]:
         data = _data(study)
@@ -49,19 +49,20 @@ def ablation(evidence: Evidence) -> Iterator[Drawing]:
                  if any(d[k] for k in PARTS.keys) else "OCM" for d in shown]  # fmt: skip
         figure, (ax,) = new_figure(NARROW + 1.2, 2.6)
         x, paper = np.arange(len(data)), _column(shown, "paper")
-        colours = [EMI if all(points[i]) else "#b9c4d0" for i in order]
-        ax.bar(x, _column(shown, "mean"), yerr=np.nan_to_num(_column(shown, "std")), color=colours, width=0.7,
-               error_kw={"elinewidth": 0.8})  # fmt: skip
         if not np.isnan(paper).all():
             ax.plot(x, paper, linestyle="none", marker="_", markersize=14, markeredgewidth=1.6, color=PUBLISHED,
                     label="paper")  # fmt: skip
             ax.legend(loc="upper left")
-        lowest = float(np.nanmin([_column(shown, "mean"), paper]))
-        ax.set_ylim(bottom=max(0.0, lowest - 6))
+        partial = [d["n"] < study.points[points[i]].expected for i, d in zip(order, shown, strict=True)]
+        for at, i, d, part in zip(x, order, shown, partial, strict=True):
+            ax.errorbar(at, d["mean"], yerr=np.nan_to_num(d["std"]), color=EMI if all(points[i]) else "#5b6b7b",
+                        marker="o", markersize=5, fillstyle="none" if part else "full", elinewidth=1)  # fmt: skip
+        ax.set_xlim(-0.6, len(data) - 0.4)
         ax.set_xticks(x, names, fontsize=6)
         ax.set_ylabel("Average accuracy (%)")
         ax.grid(axis="x", visible=False)
-        caption = f"Parts of EMI on {study.setting.title} (mean, one sample standard deviation). The axis is cut."
+        hollow = " Hollow marks have fewer runs than planned." if any(partial) else ""
+        caption = f"Parts of EMI on {study.setting.title} (mean, one sample standard deviation).{hollow}"
         yield Drawing(_name("ablation", study.setting), "Ablation", caption, figure, data)
 
 
