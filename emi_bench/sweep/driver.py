@@ -66,7 +66,7 @@ def run_sweep(console: Console, asked: Asked) -> int:
         say(console, f"nothing to do. The report: {asked.told('report')}")
         return 0
     missing_data(to_run, asked.data_root)
-    costs = Costs(looked_at, to_run, plan.results, asked.data_root)
+    costs = Costs(looked_at, plan.cells, plan.results, asked.data_root)
     store = PatientStore(asked.results, asked.patience)
     code = 0
     display: Display | None = None

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from emi_bench.cli import app as cli
 from emi_bench.data import load
 from emi_bench.errors import UserError
 from emi_bench.run.execute import execute
+from emi_bench.run.loop import run
 from emi_bench.store import Store
 from emi_bench.store.leases import Claims
 from emi_bench.sweep.check import read_sweep
@@ -91,6 +93,19 @@ def test_a_plan_of_a_partly_filled_store_tells_done_held_and_measured(
     Claims(Store(tmp_path / "results").files).release_all("another")
     assert "(1 of them measured)" in said("plan", file, *places)
     assert "CPU hours (measured)" in said("plan", file, *places, "--only", "method=er")
+
+
+@pytest.mark.usefixtures("no_card")
+def test_a_sweep_begins_with_the_time_that_its_plan_tells_from_what_is_done(tmp_path: Path) -> None:
+    file = sweep_file(tmp_path, methods="er, finetune", seeds=1, batch=50, images=20)
+    cells, _ = expand(*read_sweep(file))
+    (er,) = (c.spec for c in cells if c.spec.method == "er")
+    slow = replace(run(er, load("digits", reduction=er.protocol.reduction)), wall_seconds=20_000.0)
+    Store(tmp_path / "results").write(slow)
+    places = (file, "--results", tmp_path / "results")
+    (hours,) = re.findall(r"about (\d+\.\d) CPU hours \(counted\)", said("plan", *places))
+    (h, minutes) = re.findall(r"about (\d+) h (\d+) min", said("sweep", *places, "--executor", "inline"))[0]
+    assert int(h) + int(minutes) / 60 == pytest.approx(float(hours), abs=0.06)  # of fine-tune, by how slow ER was
 
 
 @pytest.mark.usefixtures("two_cards")
