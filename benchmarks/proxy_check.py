@@ -18,13 +18,16 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 
+from emi_bench.cli.single import Bar
 from emi_bench.data import load
 from emi_bench.run.loop import run
 from emi_bench.run.resolve import resolve
 from emi_bench.run.spec import RunSpec
 from emi_bench.store import load_runs
 from emi_bench.store.schema import versions
+from emi_bench.terminal import duration
 
 Array = NDArray[np.float64]
 CELLS = ("er", "scr", "emi")  #: two cheap ones, and the most expensive: twenty to thirty minutes on one core
@@ -70,7 +73,12 @@ def again(row: dict[str, Any], cell: pd.DataFrame, *, loose: bool = False) -> Ch
     """Run a stored run again; `cell` holds it and its other seeds."""
     spec = stored_spec(row)
     torch.set_num_threads(int(row["threads"]))
-    matrix = run(spec, load(spec.dataset, reduction=spec.protocol.reduction)).matrix
+    console = Console(stderr=True)
+    console.print(f"{spec.label}: took {duration(row['wall_seconds'])} when it was stored", highlight=False)
+    bar = Bar(console, quiet=False)
+    with bar.shown():
+        data = load(spec.dataset, reduction=spec.protocol.reduction)
+        matrix = run(spec, data, on_progress=bar.update).matrix
     stored, here = row["versions"], versions()
     same = all(stored.get(k) == here[k] for k in ("torch", "processor")) and torch.get_num_threads() == row["threads"]
     return Check(
